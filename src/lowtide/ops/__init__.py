@@ -1,0 +1,5 @@
+"""What is known of each op type, as tables."""
+
+from lowtide.ops.table import ANY_INPUT, WANTED_ATTRIBUTES, WANTS_CONSTANTS, Act, Rule, rule_of
+
+__all__ = ["ANY_INPUT", "WANTED_ATTRIBUTES", "WANTS_CONSTANTS", "Act", "Rule", "rule_of"]

@@ -1,0 +1,141 @@
+"""The one representation of a training step, and nothing that knows of TensorFlow.
+
+A Program is a list of ops in the order they were traced. A value is what an op leaves behind; its shape is a function
+of the batch size, so one Program answers for every batch. Passes never hang state on ops: they keep side tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
+
+
+class Dim(NamedTuple):
+    """One dimension: `fixed + per_sample * batch`."""
+
+    fixed: int
+    per_sample: int = 0
+
+    def at(self, batch: int) -> int:
+        return self.fixed + self.per_sample * batch
+
+    def __str__(self) -> str:
+        if not self.per_sample:
+            return str(self.fixed)
+        batch = "B" if self.per_sample == 1 else f"{self.per_sample}B"
+        return f"{batch}{self.fixed:+d}" if self.fixed else batch
+
+
+Shape = tuple[Dim, ...]
+
+ITEM_BYTES: Mapping[str, int] = {
+    "bool": 1, "int8": 1, "uint8": 1, "qint8": 1, "quint8": 1, "float8_e5m2": 1, "float8_e4m3fn": 1,
+    "int16": 2, "uint16": 2, "half": 2, "float16": 2, "bfloat16": 2,
+    "int32": 4, "uint32": 4, "float32": 4, "qint32": 4,
+    "int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
+    "string": 24, "variant": 64, "resource": 0,
+}  # fmt: skip
+"""Bytes of one element in the tensor's own buffer. A string's characters and a variant's contents live elsewhere."""
+
+
+class Source(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What an op leaves behind. `shape` is None when nothing could be said of it: see `Program.notes`."""
+
+    dtype: str
+    shape: Shape | None
+
+    def elements(self, batch: int) -> int:
+        return 0 if self.shape is None else prod(dim.at(batch) for dim in self.shape)
+
+    def bytes(self, batch: int) -> int:
+        return self.elements(batch) * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One node of the step. Inputs and outputs are indices into `Program.values`, `after` into `Program.ops`.
+
+    `attrs` holds what the tables of `lowtide.ops` need to know and no more. `bodies` are indices into
+    `Program.functions` (a loop's condition and body, a conditional's branches, a call's callee), `trips` is how
+    often a loop goes round.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    after: tuple[int, ...] = ()
+    attrs: Mapping[str, object] = field(default_factory=dict)
+    layer: str = ""
+    source: Source | None = None
+    phase: str = "forward"
+    bodies: tuple[int, ...] = ()
+    trips: Dim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """Bytes on the device before the step: a variable, or a tensor the step closes over.
+
+    `value` is the Program input that stands for it (a resource handle or the tensor itself), or None for what the
+    step never touches.
+    """
+
+    name: str
+    category: str
+    bytes: int
+    value: int | None = None
+    layer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something about the step that could not be computed, by name, and what was done about it.
+
+    `treatment` is "bounded" (bytes is an upper bound), "rehearsed" (bytes were measured at a small batch), or
+    "assumed" (the text says what).
+    """
+
+    what: str
+    treatment: str
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A training step: every op between the batch and the updated weights.
+
+    `inputs` are the values that come from outside, `outputs` those that must outlive the step, `keep` the ops that
+    must run although nobody reads them. `batch` is the size the script used. `functions` are the bodies of loops
+    and branches, Programs themselves.
+    """
+
+    ops: tuple[Op, ...]
+    values: tuple[Value, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    keep: tuple[int, ...] = ()
+    residents: tuple[Resident, ...] = ()
+    functions: tuple[Program, ...] = ()
+    batch: int = 1
+    name: str = ""
+    notes: tuple[Note, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def scales(self) -> bool:
+        """Whether any size depends on the batch; False for a step traced with one fixed batch size."""
+        return any(d.per_sample for v in self.values for d in v.shape or ()) or any(
+            f.scales for f in self.functions
+        )

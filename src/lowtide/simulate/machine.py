@@ -1,0 +1,484 @@
+"""An abstract TensorFlow executor: runs a Program in a given order on buffers without contents.
+
+The rules are those of the real one. A tensor is a reference to a buffer; each edge to an op that has not run holds one
+reference; a buffer is freed with its last reference, right after the op that dropped it. An op may take over the
+buffer of an input when it holds the only reference. Variables, constants and arguments are held by someone else for
+the whole step. Tensor lists hold references to their elements. Loop bodies run once a trip.
+
+What is known to be inexact: a buffer's few bytes of bookkeeping for strings and variants, and kernels whose scratch
+is not in `lowtide.ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lowtide.errors import LowtideError
+from lowtide.ops import ANY_INPUT, Act, Rule, rule_of
+from lowtide.program import Op, Program, Value
+
+NOWHERE = -1
+"""The buffer of a value that has none."""
+
+_UNKNOWN = Rule(Act.FRESH)
+
+
+class Trace(NamedTuple):
+    """What happened: for each buffer its bytes, moments and maker; `log` has (buffer, allocated) in order.
+
+    Moments count entries of the log. `first` is the number of buffers that were there before the step.
+    """
+
+    bytes: list[int]
+    start: list[int]
+    stop: list[int]
+    maker: list[tuple[int, int]]
+    scratch: set[int]
+    log: list[tuple[int, bool]]
+    first: int
+
+
+_NO_LIMIT = 1 << 62
+
+ALWAYS = -1
+"""`stop` of a buffer that outlives the step, `start` of one that was there before it."""
+
+
+class _Compiled:
+    """A Program at one batch size, unpacked into lists that are quick to walk."""
+
+    def __init__(self, program: Program, batch: int, path: int, registry: list[Program]) -> None:
+        self.program = program
+        self.path = path
+        self.bytes = [value.bytes(batch) for value in program.values]
+        self.elements = [value.elements(batch) for value in program.values]
+        uses = [0] * len(program.values)
+        for op in program.ops:
+            for value in op.inputs:
+                uses[value] += 1
+        for value in program.outputs:
+            uses[value] += 1
+        self.uses = uses
+        self.rules = [_rule(op, program.values, batch) for op in program.ops]
+        self.scratch = [
+            _scratch(op, rule, program.values, batch) if rule.scratch else 0
+            for op, rule in zip(program.ops, self.rules, strict=True)
+        ]
+        self.functions = []
+        for function in program.functions:
+            registry.append(function)
+            self.functions.append(_Compiled(function, batch, len(registry) - 1, registry))
+
+
+def _rule(op: Op, values: Sequence[Value], batch: int) -> Rule:
+    rule = rule_of(op.kind)
+    if rule is None:
+        return _UNKNOWN
+    if rule.act is Act.REUSE and values[op.outputs[0]].dtype == "variant":
+        return Rule(Act.LIST_ZEROS if op.kind == "ZerosLike" else Act.LIST_ADD)
+    if rule.view_when is not None:
+        given, made = [values[v] for v in op.inputs], [values[v] for v in op.outputs]
+        if rule.view_when(op, given, made, batch):
+            return Rule(Act.VIEW, (rule.viewed,))
+    return rule
+
+
+def _scratch(op: Op, rule: Rule, values: Sequence[Value], batch: int) -> int:
+    assert rule.scratch is not None
+    inputs, outputs = tuple(values[v] for v in op.inputs), tuple(values[v] for v in op.outputs)
+    return rule.scratch(op, inputs, outputs, batch)
+
+
+def run(program: Program, batch: int, order: Sequence[int] | None = None, steps: int = 1) -> list[Trace]:
+    """Execute the Program `steps` times in `order` (default: as listed) and tell what it did to memory each time."""
+    machine = _Machine(program, batch)
+    sequence = range(len(program.ops)) if order is None else order
+    return [machine.step(sequence) for _ in range(steps)]
+
+
+def programs_of(program: Program) -> list[Program]:
+    """The Program and its bodies, in the order that the first element of `Trace.maker` counts them."""
+    registry = [program]
+    _Compiled(program, 1, 0, registry)
+    return registry
+
+
+class _Machine:
+    def __init__(self, program: Program, batch: int) -> None:
+        self._main = _Compiled(program, batch, 0, [program])
+        self._batch = batch
+        self._bytes: list[int] = []
+        self._refs: list[int] = []
+        self._start: list[int] = []
+        self._stop: list[int] = []
+        self._maker: list[tuple[int, int]] = []
+        self._contents: dict[int, list[int]] = {}
+        self._room: dict[int, int] = {}
+        self._reads: dict[int, int] = {}
+        self._scratch_buffers: set[int] = set()
+        self._log: list[tuple[int, bool]] = []
+        self._lingering: list[int] = []
+        self._variables: dict[int, int] = {}
+        self._constants: dict[tuple[int, int], int] = {}
+        self._place_residents(program)
+        self._place_constants(self._main)
+        self._acts = {
+            Act.FRESH: self._fresh,
+            Act.VIEW: self._view,
+            Act.VIEW_EACH: self._view_each,
+            Act.REUSE: self._reuse,
+            Act.SOURCE: self._source,
+            Act.NOTHING: self._fresh,
+            Act.READ: self._read,
+            Act.ASSIGN: self._assign,
+            Act.UPDATE: self._update,
+            Act.LIST_NEW: self._list_new,
+            Act.LIST_ZEROS: self._list_zeros,
+            Act.LIST_ADD: self._list_add,
+            Act.LIST_SPLIT: self._list_split,
+            Act.LIST_PUT: self._list_put,
+            Act.LIST_POP: self._list_pop,
+            Act.LIST_GET: self._list_get,
+            Act.CONTROL_FLOW: self._control_flow,
+        }
+
+    # --- buffers ---
+
+    def _allocate(self, size: int, maker: tuple[int, int]) -> int:
+        """A new buffer with no references yet; empty tensors have none."""
+        if not size:
+            return NOWHERE
+        buffer = len(self._bytes)
+        self._bytes.append(size)
+        self._refs.append(0)
+        self._start.append(len(self._log))
+        self._stop.append(ALWAYS)
+        self._maker.append(maker)
+        self._log.append((buffer, True))
+        return buffer
+
+    def _release(self, buffer: int) -> None:
+        if buffer < 0:
+            return
+        self._refs[buffer] -= 1
+        if not self._refs[buffer]:
+            self._free(buffer)
+
+    def _free(self, buffer: int) -> None:
+        self._stop[buffer] = len(self._log)
+        self._log.append((buffer, False))
+        for element in self._contents.pop(buffer, ()):
+            self._release(element)
+
+    def _place(self, size: int, maker: tuple[int, int]) -> int:
+        """A buffer that is there before the step and is held for good."""
+        buffer = self._allocate(max(size, 1), maker)
+        self._refs[buffer] = 1
+        return buffer
+
+    def _place_residents(self, program: Program) -> None:
+        """Variables and captured tensors, then the batch."""
+        self._arguments: dict[int, int] = {}
+        for index, resident in enumerate(program.residents):
+            buffer = self._place(resident.bytes, (-1, index))
+            if resident.value is not None and program.values[resident.value].dtype == "resource":
+                self._variables[_handle(resident.value)] = buffer
+            elif resident.value is not None:
+                self._arguments[resident.value] = buffer
+        for position, value in enumerate(program.inputs):
+            if value not in self._arguments and program.values[value].dtype != "resource":
+                self._arguments[value] = self._place(program.values[value].bytes(self._batch), (-2, position))
+
+    def _place_constants(self, code: _Compiled) -> None:
+        for index, op in enumerate(code.program.ops):
+            if op.kind == "Const" and op.outputs:
+                size = code.bytes[op.outputs[0]]
+                self._constants[code.path, index] = self._place(size, (code.path, index))
+        for function in code.functions:
+            self._place_constants(function)
+
+    # --- a step ---
+
+    def step(self, order: Sequence[int]) -> Trace:
+        kept = sorted(b for b, refs in enumerate(self._refs) if refs)
+        first = self._compact(kept)
+        where = {value: self._arguments.get(value, _handle(value)) for value in self._main.program.inputs}
+        results = self._run(self._main, order, where, held=True)
+        self._let_go()
+        for buffer in results:
+            self._release(buffer)
+        return Trace(
+            list(self._bytes), list(self._start), list(self._stop), list(self._maker),
+            set(self._scratch_buffers), list(self._log), first,
+        )  # fmt: skip
+
+    def _compact(self, kept: Sequence[int]) -> int:
+        """Renumber what is alive so that a step's trace starts with it."""
+        number = {old: new for new, old in enumerate(kept)}
+        self._bytes = [self._bytes[b] for b in kept]
+        self._refs = [self._refs[b] for b in kept]
+        self._maker = [self._maker[b] for b in kept]
+        self._start = [ALWAYS] * len(kept)
+        self._stop = [ALWAYS] * len(kept)
+        self._log = []
+        self._reads = {}
+        self._scratch_buffers = set()
+        self._variables = {k: number[b] for k, b in self._variables.items()}
+        self._constants = {k: number[b] for k, b in self._constants.items()}
+        self._arguments = {k: number[b] for k, b in self._arguments.items()}
+        return len(kept)
+
+    def _run(self, code: _Compiled, order: Sequence[int], where: dict[int, int], held: bool) -> list[int]:
+        """Run a body whose arguments are in `where`; returns its outputs, one reference each.
+
+        `held`: the caller keeps its own reference to each argument; otherwise the body consumes it.
+        """
+        uses, refs = code.uses, self._refs
+        for value, buffer in where.items():
+            if buffer >= 0:
+                refs[buffer] += uses[value] + (0 if held else -1)
+                if not refs[buffer]:
+                    self._free(buffer)
+        ops, rules, scratch, acts = code.program.ops, code.rules, code.scratch, self._acts
+        release = self._release
+        for index in order:
+            op = ops[index]
+            act = acts[rules[index].act]
+            act(code, index, op, where)
+            if scratch[index]:
+                self._use_scratch(scratch[index], (code.path, index))
+            for value in op.inputs:
+                release(where[value])
+            for value in op.outputs:
+                if not uses[value]:
+                    self._drop_unused(where[value])
+        return [where[value] for value in code.program.outputs]
+
+    def _drop_unused(self, buffer: int) -> None:
+        if buffer >= 0 and not self._refs[buffer] and self._stop[buffer] == ALWAYS:
+            self._free(buffer)
+
+    def _use_scratch(self, size: int, maker: tuple[int, int]) -> None:
+        buffer = self._allocate(size, maker)
+        self._scratch_buffers.add(buffer)
+        self._refs[buffer] = 1
+        self._release(buffer)
+
+    # --- one method an Act: (code, index, op, where) ---
+
+    def _give(self, code: _Compiled, where: dict[int, int], value: int, buffer: int) -> None:
+        """The value lives in `buffer` from here on, with one reference for each edge that will read it."""
+        where[value] = buffer
+        if buffer >= 0:
+            self._refs[buffer] += code.uses[value]
+
+    def _fresh(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        maker = (code.path, index)
+        for value in op.outputs:
+            self._give(code, where, value, self._allocate(code.bytes[value], maker))
+
+    def _view(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        buffer = where[op.inputs[code.rules[index].inputs[0]]]
+        for value in op.outputs:
+            self._give(code, where, value, buffer)
+
+    def _view_each(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        for source, value in zip(op.inputs, op.outputs, strict=True):
+            self._give(code, where, value, where[source])
+
+    def _reuse(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        rule, values = code.rules[index], code.program.values
+        target = op.outputs[rule.output]
+        candidates = op.inputs if rule.inputs == ANY_INPUT else [op.inputs[i] for i in rule.inputs]
+        for value in op.outputs:
+            buffer = NOWHERE
+            if value == target:
+                for source in candidates:
+                    at = where[source]
+                    if (
+                        at >= 0
+                        and self._refs[at] == 1
+                        and code.elements[source] == code.elements[target]
+                        and values[source].dtype == values[target].dtype
+                    ):
+                        buffer = at
+                        break
+            if buffer < 0:
+                buffer = self._allocate(code.bytes[value], (code.path, index))
+            self._give(code, where, value, buffer)
+
+    def _source(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        for value in op.outputs:
+            if value in where:
+                continue  # an argument: the caller placed it
+            if op.kind == "Const":
+                self._give(code, where, value, self._constants[code.path, index])
+            else:
+                where[value] = _handle(value)
+
+    def _read(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        buffer = self._variables.get(where[op.inputs[0]])
+        if buffer is None:  # a variable made inside the step
+            self._fresh(code, index, op, where)
+        else:
+            self._give(code, where, op.outputs[0], buffer)
+
+    def _assign(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        """The variable takes over the new value's buffer if nobody else holds it, else copies it."""
+        handle, source = where[op.inputs[0]], where[op.inputs[1]]
+        old = self._variables.get(handle, NOWHERE)
+        if source >= 0 and self._refs[source] == 1:
+            self._refs[source] += 1  # the edge's own reference goes when the op is done
+            self._variables[handle] = source
+            self._release(old)
+        elif old < 0 or self._refs[old] > 1:
+            self._replace_variable(handle, code.bytes[op.inputs[1]], (code.path, index))
+
+    def _update(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        for value in op.inputs:
+            handle = where[value]
+            buffer = self._variables.get(handle, NOWHERE) if handle < NOWHERE else NOWHERE
+            if buffer >= 0 and self._refs[buffer] > 1:
+                self._replace_variable(handle, self._bytes[buffer], (code.path, index))
+        for value in op.outputs:
+            where[value] = NOWHERE
+
+    def _replace_variable(self, handle: int, size: int, maker: tuple[int, int]) -> None:
+        old = self._variables.get(handle, NOWHERE)
+        buffer = self._allocate(size, maker)
+        if buffer >= 0:
+            self._refs[buffer] = 1
+        self._variables[handle] = buffer
+        self._release(old)
+
+    def _list_new(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        self._fresh(code, index, op, where)
+        room = op.attrs.get("input_1")
+        self._new_list(where[op.outputs[0]], [], room if isinstance(room, int) and room > 0 else _NO_LIMIT)
+
+    def _new_list(self, buffer: int, elements: list[int], room: int | None = None) -> None:
+        """`room`: how many elements fit; a list that is full gives one up for each that is set."""
+        self._hold(elements)
+        self._contents[buffer] = elements
+        self._room[buffer] = len(elements) if room is None else room
+
+    def _list_zeros(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        """New elements of the same sizes."""
+        self._list_new(code, index, op, where)
+        sizes = [self._bytes[element] for element in self._contents.get(where[op.inputs[0]], ())]
+        elements = [self._allocate(size, (code.path, index)) for size in sizes]
+        self._new_list(where[op.outputs[0]], elements, self._room.get(where[op.inputs[0]]))
+
+    def _list_add(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        """Elements that both lists have are summed into new ones, the others are shared: a loop sums one a trip."""
+        lists = sorted((self._contents.get(where[value], []) for value in op.inputs), key=len)
+        self._list_new(code, index, op, where)
+        shared = len(lists[-2]) if len(lists) > 1 else 0
+        sums = [self._allocate(self._bytes[element], (code.path, index)) for element in lists[-1][:shared]]
+        self._new_list(where[op.outputs[0]], lists[-1][shared:] + sums, self._room.get(where[op.inputs[0]]))
+
+    def _list_split(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        """Each row becomes a tensor of its own: TensorFlow copies them."""
+        self._list_new(code, index, op, where)
+        shape = code.program.values[op.inputs[0]].shape
+        rows = shape[0].at(self._batch) if shape else 1
+        row_bytes = code.bytes[op.inputs[0]] // max(rows, 1)
+        elements = [self._allocate(row_bytes, (code.path, index)) for _ in range(rows)]
+        self._new_list(where[op.outputs[0]], elements)
+
+    def _own_list(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> list[int]:
+        """The output list: the input list itself when nobody else holds it, else a copy of its references."""
+        source = where[op.inputs[0]]
+        if source >= 0 and self._refs[source] == 1:
+            self._give(code, where, op.outputs[0], source)
+            return self._contents.setdefault(source, [])
+        elements = list(self._contents.get(source, ()))
+        buffer = self._allocate(code.bytes[op.outputs[0]], (code.path, index))
+        self._give(code, where, op.outputs[0], buffer)
+        self._new_list(buffer, elements, self._room.get(source, _NO_LIMIT))
+        return elements
+
+    def _list_put(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        contents = self._own_list(code, index, op, where)
+        element = where[op.inputs[code.rules[index].inputs[1]]]
+        if element >= 0:
+            self._refs[element] += 1
+            contents.append(element)
+        if op.kind == "TensorListSetItem" and len(contents) > self._room[where[op.outputs[0]]]:
+            self._release(contents.pop(0))
+
+    def _list_pop(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        contents = self._own_list(code, index, op, where)
+        taken = op.outputs[1]
+        if not contents:
+            self._give(code, where, taken, self._allocate(code.bytes[taken], (code.path, index)))
+            return
+        element = contents.pop()
+        self._give(code, where, taken, element)
+        self._release(element)
+
+    def _list_get(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        """Loops read a list from one end to the other: the n-th read is of the n-th element."""
+        source = where[op.inputs[0]]
+        contents = self._contents.get(source)
+        if contents:
+            reads = self._reads[source] = self._reads.get(source, -1) + 1
+            self._give(code, where, op.outputs[0], contents[reads % len(contents)])
+        else:
+            self._fresh(code, index, op, where)
+
+    # --- bodies ---
+
+    def _control_flow(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        if op.trips is not None:
+            self._loop(code, op, where)
+        elif op.kind.endswith("While"):
+            raise LowtideError(f"{op.kind} {op.name}: trip count unknown; rehearse the step first")
+        else:
+            self._call(code, op, where)
+
+    def _loop(self, code: _Compiled, op: Op, where: dict[int, int]) -> None:
+        """TensorFlow's loop kernel drops its own hold on the results only when its thread gets back to it: when the
+        next op that waits for a body is started, or the step is over."""
+        assert op.trips is not None
+        cond, body = (code.functions[i] for i in op.bodies)
+        state = [where[value] for value in op.inputs]
+        self._hold(state)
+        self._let_go()
+        for _ in range(op.trips.at(self._batch)):
+            for buffer in self._run(cond, range(len(cond.program.ops)), _bind(cond, state), held=True):
+                self._release(buffer)
+            state = self._run(body, range(len(body.program.ops)), _bind(body, state), held=False)
+        for value, buffer in zip(op.outputs, state, strict=True):
+            self._give(code, where, value, buffer)
+        self._lingering = state
+
+    def _let_go(self) -> None:
+        lingering, self._lingering = self._lingering, []
+        for buffer in lingering:
+            self._release(buffer)
+
+    def _call(self, code: _Compiled, op: Op, where: dict[int, int]) -> None:
+        """A call, or the first of the branches: see `lowtide.simulate.worst_branch` for choosing it."""
+        body = code.functions[op.bodies[0]]
+        skipped = len(op.inputs) - len(body.program.inputs)
+        arguments = [where[value] for value in op.inputs[skipped:]]
+        results = self._run(body, range(len(body.program.ops)), _bind(body, arguments), held=True)
+        for value, buffer in zip(op.outputs, results, strict=True):
+            self._give(code, where, value, buffer)
+            self._release(buffer)
+
+    def _hold(self, buffers: Sequence[int]) -> None:
+        for buffer in buffers:
+            if buffer >= 0:
+                self._refs[buffer] += 1
+
+
+def _bind(code: _Compiled, state: Sequence[int]) -> dict[int, int]:
+    return dict(zip(code.program.inputs, state, strict=True))
+
+
+def _handle(value: int) -> int:
+    """Resource handles are numbered below the buffers: one for each handle value of the outermost Program."""
+    return -2 - value

@@ -1,0 +1,56 @@
+"""What a step does to memory, as data: every buffer, from when to when, and who made it.
+
+Time is counted in allocations and frees, not seconds. A buffer lives in the half-open interval [start, stop).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lowtide.program import Source
+
+CATEGORIES = ("parameters", "optimizer state", "gradients", "activations", "temporaries", "inputs", "other")
+
+
+class Buffer(NamedTuple):
+    """One allocation. `op` is an index into `Timeline.makers`. `stop` is None when it outlives the step."""
+
+    bytes: int
+    start: int
+    stop: int | None
+    maker: int
+    category: str
+    label: str
+
+
+class Maker(NamedTuple):
+    """An op as far as a reader wants to know it."""
+
+    name: str
+    kind: str
+    layer: str
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A step's buffers in the order they were allocated.
+
+    `peak` and `resident` are requested bytes; `chunk_peak` and `chunk_resident` are what the allocator hands out for
+    them, the level a limit bites on. `peak_at` is the moment of the chunk peak, `peak_maker` the op that reached it.
+    """
+
+    batch: int
+    buffers: tuple[Buffer, ...]
+    makers: tuple[Maker, ...]
+    end: int
+    resident: int
+    peak: int
+    chunk_resident: int
+    chunk_peak: int
+    peak_at: int
+    peak_maker: int
+
+    def alive_at(self, moment: int) -> list[Buffer]:
+        return [b for b in self.buffers if b.start <= moment and (b.stop is None or moment < b.stop)]

@@ -1,0 +1,202 @@
+"""A GraphDef and its shapes at a few batch sizes -> Program. Reads protos, runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from lowtide.ops import WANTED_ATTRIBUTES, WANTS_CONSTANTS
+from lowtide.program import Dim, Note, Op, Program, Shape, Value
+from lowtide.tf import compat
+from lowtide.tf.graphs import CONTROL, Tensor, edges, in_order, parse_tensor
+from lowtide.tf.labels import Labels, phases
+from lowtide.tf.shapes import BRANCHES, CALLS, LOOPS, Inferred, Known, branch_names
+
+
+class Probe(NamedTuple):
+    """What shape inference found at one batch size."""
+
+    batch: int
+    inferred: Inferred
+
+
+def build_program(
+    graph_def: compat.GraphDef,
+    probes: Sequence[Probe],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    keep: Sequence[str],
+    labels: Labels,
+) -> Program:
+    """The Program of `graph_def`, whose nodes are in topological order."""
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    return _Builder(functions, labels, {}).build(graph_def.node, probes, inputs, outputs, keep)
+
+
+class _Builder:
+    """Builds one graph; bodies of its loops and branches go through a builder of their own."""
+
+    def __init__(self, functions: Mapping[str, Any], labels: Labels, phase_of: Mapping[str, str]) -> None:
+        self._functions = functions
+        self._labels = labels
+        self._outer_phase = phase_of
+        self._bodies: list[Program] = []
+        self._notes: list[Note] = []
+
+    def build(
+        self,
+        nodes: Sequence[Any],
+        probes: Sequence[Probe],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        keep: Sequence[str],
+    ) -> Program:
+        self._probes = probes
+        index = {node.name: i for i, node in enumerate(nodes)}
+        values, ids = self._values(nodes)
+        phase = phases(nodes)
+        ops = tuple(self._op(node, ids, index, phase[node.name]) for node in nodes)
+        return Program(
+            ops=ops,
+            values=tuple(values),
+            inputs=tuple(ids[Tensor(name, 0)] for name in inputs),
+            outputs=tuple(ids[parse_tensor(name)] for name in outputs),
+            keep=tuple(index[name] for name in keep),
+            functions=tuple(self._bodies),
+            notes=tuple(self._notes),
+        )
+
+    def _values(self, nodes: Sequence[Any]) -> tuple[list[Value], dict[Tensor, int]]:
+        per_node: dict[str, list[int]] = {}
+        for tensor in self._probes[0].inferred.tensors:
+            per_node.setdefault(tensor.node, []).append(tensor.index)
+        values: list[Value] = []
+        ids: dict[Tensor, int] = {}
+        for node in nodes:
+            for output in sorted(per_node.get(node.name, ())):
+                ids[Tensor(node.name, output)] = len(values)
+                values.append(self._value(node, Tensor(node.name, output)))
+        return values, ids
+
+    def _value(self, node: Any, tensor: Tensor) -> Value:
+        known = [probe.inferred.tensors[tensor] for probe in self._probes]
+        shape = fit_shape([k.dims for k in known], [probe.batch for probe in self._probes])
+        if shape is None and known[0].dtype not in ("resource", "variant"):
+            self._notes.append(Note(f"{node.op} {node.name}", "unknown", 0, "its shape depends on the data"))
+        return Value(known[0].dtype, shape)
+
+    def _op(self, node: Any, ids: Mapping[Tensor, int], index: Mapping[str, int], phase: str) -> Op:
+        sources = edges(node)
+        label = self._labels.of(node.name)
+        count = 0
+        while Tensor(node.name, count) in ids:
+            count += 1
+        return Op(
+            name=node.name,
+            kind=node.op,
+            inputs=tuple(ids[e] for e in sources if e.index != CONTROL),
+            outputs=tuple(ids[Tensor(node.name, i)] for i in range(count)),
+            after=tuple(sorted({index[e.node] for e in sources if e.index == CONTROL})),
+            attrs=self._attributes(node, sources),
+            layer=label.layer,
+            source=label.source,
+            phase=phase,
+            bodies=self._bodies_of(node),
+            trips=self._trips(node),
+        )
+
+    def _attributes(self, node: Any, sources: Sequence[Tensor]) -> dict[str, object]:
+        attrs: dict[str, object] = {
+            name: _plain(node.attr[name]) for name in WANTED_ATTRIBUTES.get(node.op, ()) if name in node.attr
+        }
+        for position in WANTS_CONSTANTS.get(node.op, ()):
+            data = [e for e in sources if e.index != CONTROL]
+            if position < len(data):
+                found = {_hashable(p.inferred.tensors[data[position]]) for p in self._probes}
+                if len(found) == 1 and (value := found.pop()) is not None:
+                    attrs[f"input_{position}"] = value
+        return attrs
+
+    def _bodies_of(self, node: Any) -> tuple[int, ...]:
+        if node.op in LOOPS:
+            names = [node.attr["cond"].func.name, node.attr["body"].func.name]
+        elif node.op in BRANCHES:
+            names = branch_names(node)
+        elif node.op in CALLS:
+            names = [node.attr["f"].func.name]
+        else:
+            return ()
+        return tuple(self._body(name) for name in names)
+
+    def _body(self, name: str) -> int:
+        function = self._functions[name]
+        graph_def, names = compat.function_as_graph(function)
+        nodes = in_order(graph_def.node, {node.name: i for i, node in enumerate(graph_def.node)})
+        probes = [Probe(p.batch, p.inferred.bodies[name]) for p in self._probes]
+        builder = _Builder(self._functions, self._labels, {})
+        body = builder.build(
+            nodes,
+            probes,
+            [arg.name for arg in function.signature.input_arg],
+            [names[function.ret[out.name]] for out in function.signature.output_arg],
+            list(function.control_ret.values()),
+        )
+        self._notes.extend(builder._notes)
+        self._bodies.append(body)
+        return len(self._bodies) - 1
+
+    def _trips(self, node: Any) -> Dim | None:
+        if node.op not in LOOPS:
+            return None
+        counts = [probe.inferred.trips[node.name] for probe in self._probes]
+        shape = fit_shape([(count,) for count in counts], [probe.batch for probe in self._probes])
+        if shape is None:
+            self._notes.append(Note(f"{node.op} {node.name}", "unknown", 0, "its trip count depends on the data"))
+            return None
+        return shape[0]
+
+
+def fit_shape(dims: Sequence[tuple[int | None, ...] | None], batches: Sequence[int]) -> Shape | None:
+    """Dimensions as lines in the batch through every probe; None when one is unknown or is not a line."""
+    rows = [row for row in dims if row is not None and None not in row]
+    if len(rows) < len(dims) or len({len(row) for row in rows}) != 1:
+        return None
+    fitted = []
+    for sizes in zip(*rows, strict=True):
+        dim = _fit_line([int(size or 0) for size in sizes], batches)
+        if dim is None:
+            return None
+        fitted.append(dim)
+    return tuple(fitted)
+
+
+def _fit_line(sizes: Sequence[int], batches: Sequence[int]) -> Dim | None:
+    if len(set(sizes)) == 1:
+        return Dim(sizes[0])
+    slope, rest = divmod(sizes[1] - sizes[0], batches[1] - batches[0])
+    dim = Dim(sizes[0] - slope * batches[0], slope)
+    if rest or any(dim.at(batch) != size for size, batch in zip(sizes, batches, strict=True)):
+        return None
+    return dim
+
+
+def _hashable(known: Known) -> int | tuple[int, ...] | None:
+    if known.value is None:
+        return None
+    listed = known.value.tolist()
+    return tuple(listed) if isinstance(listed, list) and all(isinstance(x, int) for x in listed) else (
+        listed if isinstance(listed, int) else None
+    )
+
+
+def _plain(attr: Any) -> object:
+    kind = attr.WhichOneof("value")
+    if kind == "list":
+        return tuple(attr.list.i) or tuple(s.decode() for s in attr.list.s)
+    if kind == "s":
+        return attr.s.decode(errors="replace")
+    if kind == "type":
+        return tf.as_dtype(attr.type).name
+    return getattr(attr, kind) if kind in ("i", "f", "b") else None

@@ -1,0 +1,173 @@
+"""Every private TensorFlow and Keras name Lowtide leans on: one function a fact, each with a test.
+
+The facts were checked on TensorFlow 2.21 and Keras 3.15. When a new release moves one of these names, the test in
+`tests/tf/test_compat.py` that bears the function's name fails, and this is the only file to mend.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
+from tensorflow.python.client import session as session_module
+from tensorflow.python.eager import context
+from tensorflow.python.eager import backprop
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.framework import function_def_to_graph
+from tensorflow.python.grappler import tf_optimizer
+from tensorflow.python.training import saver
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+GraphDef = graph_pb2.GraphDef
+
+LOWERING_ATTRIBUTE = "_lower_using_switch_merge"
+
+
+def default_device() -> str:
+    """The full name of the device a step runs on unless told otherwise."""
+    kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+    return f"/job:localhost/replica:0/task:0/device:{kind}:0"
+
+
+def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> GraphDef:
+    """What Grappler makes of `graph_def` when the nodes named in `keep` must survive.
+
+    Grappler fuses only nodes that have a device, so each is given the default one, as the placer would; and it
+    lowers a `While` to a cycle of Switch and Merge unless told not to, so the attribute is cleared.
+    """
+    placed = GraphDef()
+    placed.CopyFrom(graph_def)
+    device = default_device()
+    for node in placed.node:
+        node.device = node.device or device
+    functions = (node for function in placed.library.function for node in function.node_def)
+    for node in (*placed.node, *functions):
+        node.attr.pop(LOWERING_ATTRIBUTE, None)
+    meta_graph = saver.export_meta_graph(graph_def=placed, graph=graph)
+    wanted = meta_graph_pb2.CollectionDef()
+    wanted.node_list.value.extend(dict.fromkeys(keep))
+    meta_graph.collection_def["train_op"].CopyFrom(wanted)
+    config = config_pb2.ConfigProto()
+    options = config.graph_options.rewrite_options
+    options.min_graph_nodes = -1
+    options.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.TWO
+    return tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False)
+
+
+@contextlib.contextmanager
+def without_grappler() -> Iterator[None]:
+    """Functions called inside run as they are; nothing global is changed, and nothing outlives the block."""
+    config = config_pb2.ConfigProto()
+    config.CopyFrom(context.context().config)
+    config.allow_soft_placement = True
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    owner = context.context()
+    before = owner.function_call_options
+    owner.function_call_options = context.FunctionCallOptions(
+        executor_type=before.executor_type, config_proto=config
+    )
+    try:
+        yield
+    finally:
+        owner.function_call_options = before
+
+
+def variable_type(handle: Any) -> tuple[str, tuple[int, ...] | None] | None:
+    """dtype and shape of the variable behind an eager or symbolic resource handle; None for other resources."""
+    data = getattr(handle, "_handle_data", None)
+    if data is None or not data.is_set or len(data.shape_and_type) != 1:
+        return None
+    entry = data.shape_and_type[0]
+    if entry.shape.unknown_rank or any(d.size < 0 for d in entry.shape.dim):
+        return tf.as_dtype(entry.dtype).name, None
+    return tf.as_dtype(entry.dtype).name, tuple(d.size for d in entry.shape.dim)
+
+
+def captures(concrete: Any) -> list[tuple[Any, Any]]:
+    """(tensor outside, placeholder inside) for each thing a ConcreteFunction closes over, in call order."""
+    inside = concrete.graph.inputs[len(concrete.graph.inputs) - len(concrete.captured_inputs) :]
+    return list(zip(concrete.captured_inputs, inside, strict=True))
+
+
+def capture_into_current_graph(outside: Any) -> Any:
+    """The symbol in the function being traced that stands for an outside tensor or handle."""
+    return tf.compat.v1.get_default_graph().capture(outside)
+
+
+def control_outputs(graph: Any) -> list[Any]:
+    """The ops of a FuncGraph that must run although no output reads them."""
+    return list(getattr(graph, "control_outputs", ()))
+
+
+def function_as_graph(function: Any) -> tuple[GraphDef, dict[str, str]]:
+    """A FunctionDef as a GraphDef whose arguments are placeholders, and its nested tensor names as flat ones."""
+    graph_def, names = function_def_to_graph.function_def_to_graph_def(function)
+    return graph_def, names
+
+
+def register_functions(library: Any) -> None:
+    """Make the functions of a GraphDef's library callable; importing the graph alone does not."""
+    for function in library.function:
+        context.context().add_function_def(function)
+
+
+def frames(op: Any) -> list[Any]:
+    """Python frames (filename, lineno, name) that created `op`, outermost first, TensorFlow's own left out."""
+    trace = op.traceback
+    return list(trace.get_user_frames()) if trace is not None else []
+
+
+def is_polymorphic_function(thing: object) -> bool:
+    """Whether `thing` is what `tf.function` returns."""
+    return isinstance(thing, polymorphic_function.Function)
+
+
+@contextlib.contextmanager
+def replaced(owner: type, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """`owner.name` is `make(original)` inside the block."""
+    original = getattr(owner, name)
+    setattr(owner, name, make(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+FUNCTION_CLASS: type = polymorphic_function.Function
+"""Its `__call__` is every call of a tf.function."""
+
+SESSION_CLASS: type = session_module.BaseSession
+"""Its `run` is every `tf.compat.v1.Session.run`."""
+
+TAPE_CLASS: type = backprop.GradientTape
+"""Its `gradient` is every eager gradient."""
+
+
+def memory_events(xspace: bytes) -> list[tuple[int, str, dict[str, Any]]]:
+    """(picoseconds, "MemoryAllocation" or "MemoryDeallocation", fields) of a profile, in the order they happened."""
+    space = xplane_pb2.XSpace()
+    space.ParseFromString(xspace)
+    events = []
+    for plane in space.planes:
+        wanted = {k: m.name for k, m in plane.event_metadata.items() if m.name.startswith("Memory")}
+        fields = {k: m.name for k, m in plane.stat_metadata.items()}
+        for line in plane.lines:
+            for event in line.events:
+                if name := wanted.get(event.metadata_id):
+                    when = line.timestamp_ns * 1000 + event.offset_ps
+                    events.append((when, name, _fields(event.stats, fields)))
+    events.sort(key=lambda event: event[0])
+    return events
+
+
+def _fields(stats: Sequence[Any], names: dict[int, str]) -> dict[str, Any]:
+    found = {}
+    for stat in stats:
+        kind = stat.WhichOneof("value")
+        value = getattr(stat, kind)
+        found[names[stat.metadata_id]] = names[value] if kind == "ref_value" else value
+    return found

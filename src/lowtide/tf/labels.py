@@ -1,0 +1,128 @@
+"""Which layer, which line of the user's code and which phase of training an op belongs to, told from its name and trace."""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lowtide.program import Source
+from lowtide.tf import compat
+from lowtide.tf.graphs import CONTROL, edges
+
+_BACKWARD = re.compile(r"(^|/)(gradient_tape|gradients(_\d+)?)(/|$)")
+_SUFFIX = re.compile(r"_\d+$")
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_LIBRARIES = tuple({sysconfig.get_paths()[k] for k in ("purelib", "platlib", "stdlib")} | {_PACKAGE})
+
+
+_INSIDE_A_LAYER = frozenset({"call", "__call__", "build"})
+"""In these the line itself tells more than the line that made the layer; `model.fit(...)` tells less."""
+
+
+class Label(NamedTuple):
+    layer: str
+    source: Source | None
+
+
+class LayerNames:
+    """Finds the layer in an op's name. Keras scopes ops by layer; a second call of a layer gets a numbered scope."""
+
+    def __init__(self, names: Iterable[str], sources: Mapping[str, Source] | None = None) -> None:
+        self._names = frozenset(names)
+        self._sources = sources or {}
+
+    def layer_of(self, op_name: str) -> str:
+        """The path of layers in a scope, outermost model left out: "encoder/attention". "" when there is none."""
+        scope = forward_name(op_name).split("/")[:-1]
+        if not self._names:
+            return "/".join(scope)
+        found = [name for part in scope if (name := self._known(part))]
+        return "/".join(found[1:] if len(found) > 1 else found)
+
+    def source_of(self, layer: str) -> Source | None:
+        """The line that made the innermost layer of the path, if it was seen being made."""
+        return self._sources.get(layer.rpartition("/")[2])
+
+    def _known(self, part: str) -> str | None:
+        if part in self._names:
+            return part
+        plain = _SUFFIX.sub("", part)
+        return plain if plain in self._names else None
+
+
+def forward_name(op_name: str) -> str:
+    """The scope of the forward op that a gradient op differentiates; other names as they are."""
+    match = None
+    for match in _BACKWARD.finditer(op_name):
+        pass
+    return op_name[match.end() :] if match else op_name
+
+
+class Line(NamedTuple):
+    """A line of the user's code and the function it is in."""
+
+    source: Source
+    function: str
+
+
+def user_line(frames: Sequence[Any]) -> Line | None:
+    """The innermost frame that is neither a library's nor Lowtide's."""
+    for frame in reversed(frames):
+        if not frame.filename.startswith(_LIBRARIES) and not frame.filename.startswith("<"):
+            return Line(Source(frame.filename, frame.lineno), frame.name)
+    return None
+
+
+class Labels:
+    """Labels for the nodes of an optimized graph: by the traced op of the same name, or of the longest name it extends."""
+
+    def __init__(self, traced: Any, layers: LayerNames) -> None:
+        self._ops = {op.name: op for op in traced.get_operations()}
+        self._layers = layers
+        self._lines: dict[str, Line | None] = {}
+
+    def of(self, op_name: str) -> Label:
+        layer = self._layers.layer_of(op_name)
+        line = self._line(op_name) or self._line(forward_name(op_name))
+        made = self._layers.source_of(layer)
+        if line is None or (made is not None and line.function not in _INSIDE_A_LAYER):
+            return Label(layer, made)
+        return Label(layer, line.source)
+
+    def _line(self, op_name: str) -> Line | None:
+        name = op_name
+        while name and name not in self._ops:
+            name = name.rpartition("/")[0]
+        if not name:
+            return None
+        if name not in self._lines:
+            self._lines[name] = user_line(compat.frames(self._ops[name]))
+        return self._lines[name]
+
+
+def phases(nodes: Sequence[Any]) -> dict[str, str]:
+    """forward, backward or update for each node, given in topological order.
+
+    Backward is told by name. What follows a gradient and leads to no other gradient is the update; a penalty on
+    gradients follows one and leads to another, and is forward.
+    """
+    backward = {node.name for node in nodes if _BACKWARD.search(node.name)}
+    after: set[str] = set()
+    for node in nodes:
+        if any(e.node in backward or e.node in after for e in edges(node) if e.index != CONTROL):
+            after.add(node.name)
+    before: set[str] = set()
+    for node in reversed(nodes):
+        if node.name in backward or node.name in before:
+            before.update(e.node for e in edges(node) if e.index != CONTROL)
+    return {
+        node.name: "backward"
+        if node.name in backward
+        else "update"
+        if node.name in after and node.name not in before
+        else "forward"
+        for node in nodes
+    }

@@ -1,0 +1,77 @@
+"""What a call really does to the device's memory: TensorFlow's allocator events, from its profiler."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from lowtide.tf import compat
+
+ON_BFC = {"TF_CPU_ALLOCATOR_USE_BFC": "1"}
+"""Environment that puts the CPU on the allocator GPUs use; it must be set before TensorFlow starts."""
+
+
+class Event(NamedTuple):
+    """An allocation (`op` set where TensorFlow says) or, with negative bytes, a free."""
+
+    op: str
+    requested: int
+    chunk: int
+    address: int
+    temporary: bool
+
+
+def memory_events(call: Callable[[], Any]) -> list[Event]:
+    """Run `call` once under the profiler and return its allocations and frees in order."""
+    with tempfile.TemporaryDirectory(prefix="lowtide-profile-") as folder:
+        tf.profiler.experimental.start(folder)
+        try:
+            call()
+        finally:
+            tf.profiler.experimental.stop()
+        files = list(Path(folder).rglob("*.xplane.pb"))
+        raw = [event for file in files for event in compat.memory_events(file.read_bytes())]
+    return [_event(name, fields) for _, name, fields in raw]
+
+
+def _event(name: str, fields: dict[str, Any]) -> Event:
+    sign = 1 if name == "MemoryAllocation" else -1
+    return Event(
+        str(fields.get("tf_op", "")),
+        sign * int(fields["requested_bytes"]),
+        sign * int(fields["allocation_bytes"]),
+        int(fields["addr"]),
+        fields.get("region_type") == "temp",
+    )
+
+
+def requested_peak(events: list[Event]) -> int:
+    """The most bytes asked for and not yet freed at one moment, above what was there when the events began."""
+    live: dict[int, int] = {}
+    total = peak = 0
+    for event in events:
+        if event.requested > 0:
+            live[event.address] = event.requested
+            total += event.requested
+            peak = max(peak, total)
+        else:
+            total -= live.pop(event.address, 0)
+    return peak
+
+
+def device_bytes() -> dict[str, int]:
+    """`current` and `peak` bytes of the default device, at chunk level."""
+    return dict(tf.config.experimental.get_memory_info(compat.default_device().rpartition("device:")[2]))
+
+
+def reset_peak() -> None:
+    tf.config.experimental.reset_memory_stats(compat.default_device().rpartition("device:")[2])
+
+
+def on_bfc() -> bool:
+    return os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "") in ("1", "true")

@@ -1,0 +1,95 @@
+"""A captured step in a fixed order, as something to call: GraphDef in, GraphDef out, nothing edited in place.
+
+The order is held by control edges. Grappler is off for the call, since the graph has been through it already.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from lowtide.ops import Act, rule_of
+from lowtide.tf import compat
+from lowtide.tf.capture import Step
+from lowtide.tf.graphs import in_order
+
+
+def ordered_graph(graph_def: compat.GraphDef, order: Sequence[int] | None = None) -> compat.GraphDef:
+    """A copy of `graph_def` that can only run in `order` (indices of its nodes), bodies of loops included."""
+    nodes = list(graph_def.node)
+    result = compat.GraphDef()
+    result.versions.CopyFrom(graph_def.versions)
+    result.library.CopyFrom(graph_def.library)
+    result.node.extend(nodes if order is None else [nodes[i] for i in order])
+    _chain(result.node)
+    for function in result.library.function:
+        _chain(in_function_order(function))
+    _rename_functions(result)
+    return result
+
+
+_serial = itertools.count(1)
+
+
+def _rename_functions(graph_def: compat.GraphDef) -> None:
+    """Give the library's functions names of their own: TensorFlow keeps the first definition it saw of a name."""
+    suffix = f"_lowtide_{next(_serial)}"
+    known = {function.signature.name for function in graph_def.library.function}
+    for function in graph_def.library.function:
+        function.signature.name += suffix
+    bodies = (node for function in graph_def.library.function for node in function.node_def)
+    for node in (*graph_def.node, *bodies):
+        for attr in node.attr.values():
+            for named in (attr.func, *attr.list.func) if attr.HasField("func") or attr.HasField("list") else ():
+                if named.name in known:
+                    named.name += suffix
+    for gradient in graph_def.library.gradient:
+        gradient.function_name += suffix if gradient.function_name in known else ""
+        gradient.gradient_func += suffix if gradient.gradient_func in known else ""
+
+
+def in_function_order(function: Any) -> list[Any]:
+    """The nodes of a FunctionDef in the order that `lowtide.tf.build` lists them, to be edited in place."""
+    flat, _ = compat.function_as_graph(function)
+    arguments = {argument.name for argument in function.signature.input_arg}
+    ranked = in_order(flat.node, {node.name: i for i, node in enumerate(flat.node)})
+    own = {node.name: node for node in function.node_def}
+    return [own[node.name] for node in ranked if node.name not in arguments]
+
+
+def _chain(nodes: Sequence[Any]) -> None:
+    previous = None
+    for node in nodes:
+        node.attr.pop("_class", None)
+        rule = rule_of(node.op)
+        if rule is not None and rule.act is Act.SOURCE:
+            continue
+        if previous is not None:
+            node.input.append(f"^{previous}")
+        previous = node.name
+
+
+def as_function(step: Step, graph_def: compat.GraphDef) -> Callable[..., list[Any]]:
+    """A function of the step's flat tensor arguments that runs `graph_def` as it is and returns the flat outputs."""
+    captured = [outside for _, outside in step.captured]
+    placeholders = (*step.arguments, *(name for name, _ in step.captured))
+    wanted = [*step.outputs, *step.control_outputs]
+    compat.register_functions(graph_def.library)
+
+    @tf.function(autograph=False)
+    def planned(*arguments: Any) -> list[Any]:
+        inside = [*arguments, *(compat.capture_into_current_graph(tensor) for tensor in captured)]
+        mapping = {f"{name}:0": tensor for name, tensor in zip(placeholders, inside, strict=True)}
+        found = tf.graph_util.import_graph_def(graph_def, input_map=mapping, return_elements=wanted, name="")
+        results, effects = found[: len(step.outputs)], found[len(step.outputs) :]
+        with tf.control_dependencies(effects):
+            return [tf.identity(result) for result in results]
+
+    def call(*arguments: Any) -> list[Any]:
+        with compat.without_grappler():
+            return list(planned(*arguments))
+
+    return call

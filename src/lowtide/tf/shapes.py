@@ -1,0 +1,426 @@
+"""The shape of every tensor of a GraphDef at one batch size, from TensorFlow's own shape inference.
+
+The graph is imported with the batch filled in and its resource arguments replaced by variable handles of the right
+type; TensorFlow then infers each shape as it adds the node. Loops and branches are inferred body by body, and stand
+in the outer graph as placeholders of what they return: TensorFlow alone forgets what a tensor list holds. Nothing is
+executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from lowtide.tf import compat
+from lowtide.tf.graphs import CONTROL, Tensor, edges, in_order, parse_tensor
+
+LOOPS = frozenset({"While", "StatelessWhile"})
+BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+CONTROL_FLOW = LOOPS | BRANCHES | CALLS
+_LARGEST_CONSTANT = 64
+"""Elements. Loop bounds and shapes are small; larger values are never needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a tensor: dims (None where unknown), a tensor list's element, a small constant's value."""
+
+    dtype: str
+    dims: tuple[int | None, ...] | None
+    element: Known | None = None
+    length: int | None = None
+    value: Any = None
+
+    @property
+    def complete(self) -> bool:
+        return self.dims is not None and None not in self.dims
+
+
+@dataclass(slots=True)
+class Inferred:
+    """Every tensor of one graph, the trip counts of its loops, and the same for its bodies."""
+
+    tensors: dict[Tensor, Known]
+    trips: dict[str, int | None] = field(default_factory=dict)
+    bodies: dict[str, Inferred] = field(default_factory=dict)
+
+
+Functions = Mapping[str, Any]
+
+
+def infer(graph_def: compat.GraphDef, arguments: Mapping[str, Known], functions: Functions) -> Inferred:
+    """Shapes of all tensors of `graph_def`, in topological order, when its placeholders are `arguments`."""
+    nodes = {node.name: node for node in graph_def.node}
+    stubs: dict[str, list[Known]] = {}
+    found = Inferred({})
+    pending = [node for node in graph_def.node if node.op in CONTROL_FLOW]
+    while True:
+        tensors = _infer_flat(graph_def, arguments, stubs)
+        learned = _follow_lists(graph_def, tensors, stubs)
+        if learned:
+            stubs.update(learned)
+            continue
+        ready = next((n for n in pending if _inputs_settled(n, nodes, stubs)), None)
+        if ready is None:
+            found.tensors = tensors
+            return found
+        pending.remove(ready)
+        given = [tensors[edge] for edge in edges(ready) if edge.index != CONTROL]
+        stubs[ready.name] = _infer_control_flow(ready, given, functions, found)
+
+
+def _inputs_settled(node: Any, nodes: Mapping[str, Any], stubs: Mapping[str, object]) -> bool:
+    """Whether no unresolved loop or branch stands before `node`."""
+    seen, frontier = {node.name}, [edge.node for edge in edges(node)]
+    while frontier:
+        name = frontier.pop()
+        if name in seen or name in stubs:
+            continue
+        if nodes[name].op in CONTROL_FLOW:
+            return False
+        seen.add(name)
+        frontier.extend(edge.node for edge in edges(nodes[name]))
+    return True
+
+
+def _infer_flat(
+    graph_def: compat.GraphDef, arguments: Mapping[str, Known], stubs: Mapping[str, Sequence[Known]]
+) -> dict[Tensor, Known]:
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.graph_util.import_graph_def(_prepared(graph_def, arguments, stubs), name="")
+    tensors = {}
+    for node in graph_def.node:
+        if node.name in stubs:
+            tensors.update({Tensor(node.name, i): known for i, known in enumerate(stubs[node.name])})
+            continue
+        given = arguments.get(node.name)
+        for output in graph.get_operation_by_name(node.name).outputs:
+            known = _read(output)
+            if given is not None:
+                known = replace(given, dims=given.dims if given.dims is not None else known.dims)
+            tensors[Tensor(node.name, output.value_index)] = known
+    return tensors
+
+
+def _read(tensor: Any) -> Known:
+    dims = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+    known = Known(tensor.dtype.base_dtype.name, dims)
+    small = dims is not None and None not in dims and np.prod(dims, dtype=np.int64) <= _LARGEST_CONSTANT
+    if small and tensor.dtype.base_dtype.is_integer or tensor.dtype.base_dtype.is_bool and small:
+        return replace(known, value=tf.get_static_value(tensor))
+    return known
+
+
+def _prepared(
+    graph_def: compat.GraphDef, arguments: Mapping[str, Known], stubs: Mapping[str, Sequence[Known]]
+) -> compat.GraphDef:
+    """A copy to import: placeholders with full shapes, handles of the right type, stubs for control flow."""
+    prepared = compat.GraphDef()
+    prepared.versions.CopyFrom(graph_def.versions)
+    prepared.library.CopyFrom(graph_def.library)
+    for node in graph_def.node:
+        if node.name in stubs:
+            for index, known in enumerate(stubs[node.name]):
+                _add_stand_in(prepared, _stub_name(node.name, index), known)
+        elif node.name in arguments and node.op in ("Placeholder", "_Arg"):
+            _add_stand_in(prepared, node.name, arguments[node.name])
+        else:
+            copied = prepared.node.add()
+            copied.CopyFrom(node)
+            copied.attr.pop("_class", None)
+            copied.device = ""
+            if stubs:
+                _rewire(copied, stubs)
+    return prepared
+
+
+def _stub_name(node: str, index: int) -> str:
+    return f"{node}/lowtide_result_{index}"
+
+
+def _rewire(node: Any, stubs: Mapping[str, object]) -> None:
+    inputs = []
+    for text in node.input:
+        edge = parse_tensor(text)
+        if edge.node not in stubs:
+            inputs.append(text)
+        elif edge.index != CONTROL:
+            inputs.append(_stub_name(edge.node, edge.index))
+    del node.input[:]
+    node.input.extend(inputs)
+
+
+def _add_stand_in(graph_def: compat.GraphDef, name: str, known: Known) -> None:
+    node = graph_def.node.add()
+    node.name = name
+    if known.dtype == "resource" and known.element is not None:
+        node.op = "VarHandleOp"
+        node.attr["dtype"].type = tf.as_dtype(known.element.dtype).as_datatype_enum
+        node.attr["shape"].shape.CopyFrom(tf.TensorShape(known.element.dims).as_proto())
+        node.attr["shared_name"].s = name.encode()
+    elif known.dtype == "variant" and known.element is not None:
+        element_shape = _add_constant(graph_def, f"{name}/lowtide_element", _as_shape_tensor(known.element.dims))
+        most = _add_constant(graph_def, f"{name}/lowtide_most", np.int32(-1))
+        node.op = "EmptyTensorList"
+        node.input.extend([element_shape, most])
+        node.attr["element_dtype"].type = tf.as_dtype(known.element.dtype).as_datatype_enum
+        node.attr["shape_type"].type = tf.int32.as_datatype_enum
+    elif known.value is not None:
+        _fill_constant(node, np.asarray(known.value, tf.as_dtype(known.dtype).as_numpy_dtype))
+    else:
+        node.op = "Placeholder"
+        node.attr["dtype"].type = tf.as_dtype(known.dtype).as_datatype_enum
+        node.attr["shape"].shape.CopyFrom(tf.TensorShape(known.dims).as_proto())
+
+
+def _add_constant(graph_def: compat.GraphDef, name: str, value: Any) -> str:
+    node = graph_def.node.add()
+    node.name = name
+    _fill_constant(node, value)
+    return name
+
+
+def _fill_constant(node: Any, value: Any) -> None:
+    node.op = "Const"
+    node.attr["dtype"].type = tf.as_dtype(value.dtype).as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+
+
+def _as_shape_tensor(dims: tuple[int | None, ...] | None) -> Any:
+    if dims is None:
+        return np.int32(-1)
+    return np.array([-1 if d is None else d for d in dims], np.int32)
+
+
+# --- tensor lists: TensorFlow's inference knows what a list was declared to hold, this knows what was put in ---
+
+
+def _follow_lists(
+    graph_def: compat.GraphDef, tensors: dict[Tensor, Known], stubs: Mapping[str, object]
+) -> dict[str, list[Known]]:
+    """Fill in `element` and `length` of the tensor lists; returns the nodes of which more is known than TensorFlow knew.
+
+    A loop's shapes travel to its gradient as elements of lists: without their values the gradient has no shapes.
+    """
+    learned = {}
+    for node in graph_def.node:
+        if node.name in stubs or not node.op.startswith(_MAY_HOLD_LISTS):
+            continue
+        given = [tensors[edge] for edge in edges(node) if edge.index != CONTROL]
+        listed = _list_after(node.op, given)
+        if listed is not None:
+            out = Tensor(node.name, 0)
+            tensors[out] = replace(tensors[out], element=listed[0], length=listed[1])
+        taken = Tensor(node.name, 1 if node.op == "TensorListPopBack" else 0)
+        if node.op in _TAKES and given[0].element is not None:
+            better = _taken(node.op, given[0], tensors[taken])
+            if (better.dims, better.value is None) != (tensors[taken].dims, tensors[taken].value is None):
+                tensors[taken] = better
+                learned[node.name] = [tensors[Tensor(node.name, i)] for i in range(taken.index + 1)]
+    return learned
+
+
+_MAY_HOLD_LISTS = ("TensorList", "EmptyTensorList", "Identity", "ZerosLike")
+_TAKES = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
+
+
+def _taken(op: str, source: Known, declared: Known) -> Known:
+    element = source.element
+    assert element is not None
+    dims = element.dims
+    if op == "TensorListStack" and dims is not None:
+        count = source.length
+        if count is None and declared.dims:
+            count = declared.dims[0]
+        dims = (count, *dims)
+    if dims is None or declared.complete:
+        dims = declared.dims
+    return replace(declared, dims=dims, value=None if op == "TensorListStack" else element.value)
+
+
+def _list_after(op: str, given: Sequence[Known]) -> tuple[Known | None, int | None] | None:
+    """(what the list holds, how many) after `op`; None when `op` makes no list."""
+    if op == "TensorListFromTensor":
+        source = given[0]
+        dims = None if source.dims is None else source.dims[1:]
+        return Known(source.dtype, dims), source.dims[0] if source.dims else None
+    if op == "EmptyTensorList":
+        return None, 0
+    if op == "TensorListReserve":
+        count = given[1].value
+        return None, None if count is None else int(count)
+    if op in ("Identity", "ZerosLike") and given[0].dtype == "variant":
+        return given[0].element, given[0].length
+    change = {"TensorListPushBack": 1, "TensorListPopBack": -1, "TensorListSetItem": 0}.get(op)
+    if change is None:
+        return None
+    source = given[0]
+    put = given[{"TensorListPushBack": 1, "TensorListSetItem": 2}[op]] if op != "TensorListPopBack" else None
+    element = source.element if put is None else put
+    return element, None if source.length is None else source.length + change
+
+
+# --- loops, branches, calls ---
+
+
+def _infer_control_flow(node: Any, given: Sequence[Known], functions: Functions, found: Inferred) -> list[Known]:
+    if node.op in LOOPS:
+        return _infer_loop(node, given, functions, found)
+    if node.op in CALLS:
+        return _infer_body(node.attr["f"].func.name, given, functions, found)
+    names = branch_names(node)
+    arms = [_infer_body(name, given[1:], functions, found) for name in names]
+    return [_larger(outputs) for outputs in zip(*arms, strict=True)]
+
+
+def branch_names(node: Any) -> list[str]:
+    """The functions an If or a Case chooses from."""
+    if "branches" in node.attr:
+        return [func.name for func in node.attr["branches"].list.func]
+    return [node.attr[arm].func.name for arm in ("then_branch", "else_branch")]
+
+
+def _infer_loop(node: Any, given: Sequence[Known], functions: Functions, found: Inferred) -> list[Known]:
+    body, cond = node.attr["body"].func.name, node.attr["cond"].func.name
+    inside = _carried(functions[body], given)
+    after = _infer_body(body, inside, functions, found)
+    widened = [_widen(a, b) for a, b in zip(inside, after, strict=True)]
+    if any(_differs(a, b) for a, b in zip(widened, inside, strict=True)):
+        inside = widened
+        after = _infer_body(body, inside, functions, found)
+    trips = _trip_count(functions[cond], functions[body], given)
+    found.trips[node.name] = trips
+    found.trips[body] = trips
+    _infer_body(cond, inside, functions, found)
+    return [_after_loop(a, b, c, trips) for a, b, c in zip(given, inside, after, strict=True)]
+
+
+def _carried(body: Any, given: Sequence[Known]) -> list[Known]:
+    """What the body sees: a constant it changes is none inside; a list's length counts from here, a round's growth."""
+    return [
+        known if _passes_through(body, index) else replace(known, value=None, length=0)
+        for index, known in enumerate(given)
+    ]
+
+
+def _passes_through(body: Any, index: int) -> bool:
+    argument = body.signature.input_arg[index].name
+    returned = body.ret[body.signature.output_arg[index].name]
+    return argument in (returned, _through_identity(body, returned))
+
+
+def _through_identity(body: Any, tensor: str) -> str:
+    nodes = {node.name: node for node in body.node_def}
+    while (node := nodes.get(tensor.split(":")[0])) is not None and node.op == "Identity":
+        tensor = node.input[0]
+    return tensor
+
+
+def _widen(before: Known, after: Known) -> Known:
+    if before.dtype == "variant":
+        return replace(before, element=before.element or after.element)
+    if before.dims is None or after.dims is None or len(before.dims) != len(after.dims):
+        return replace(before, dims=after.dims if before.dims is None else None)
+    return replace(before, dims=tuple(a if a == b else None for a, b in zip(before.dims, after.dims, strict=True)))
+
+
+def _differs(a: Known, b: Known) -> bool:
+    return (a.dims, a.element) != (b.dims, b.element)
+
+
+def _after_loop(before: Known, inside: Known, after: Known, trips: int | None) -> Known:
+    if before.dtype == "variant":
+        length = before.length
+        if before != inside:
+            known = length is not None and after.length is not None and trips is not None
+            length = length + after.length * trips if known else None  # type: ignore[operator]  # known says so
+        return replace(before, element=after.element or before.element, length=length)
+    if before.value is not None and inside.value is None:
+        return replace(before, value=before.value + trips if trips is not None and before.value.ndim == 0 else None)
+    return replace(after, value=before.value)
+
+
+def _infer_body(name: str, given: Sequence[Known], functions: Functions, found: Inferred) -> list[Known]:
+    function = functions[name]
+    graph_def, names = compat.function_as_graph(function)
+    ordered = in_order(graph_def.node, {})
+    del graph_def.node[:]
+    graph_def.node.extend(ordered)
+    arguments = {arg.name: known for arg, known in zip(function.signature.input_arg, given, strict=False)}
+    inside = infer(graph_def, arguments, functions)
+    found.bodies[name] = inside
+    returned = (parse_tensor(names[function.ret[out.name]]) for out in function.signature.output_arg)
+    return [inside.tensors[tensor] for tensor in returned]
+
+
+def _larger(outputs: Sequence[Known]) -> Known:
+    """Of what the branches return, the one with most elements: a bound, exact when they agree."""
+    complete = [known for known in outputs if known.complete]
+    if len(complete) < len(outputs):
+        return replace(outputs[0], dims=outputs[0].dims if not complete else complete[0].dims, value=None)
+    return replace(max(complete, key=lambda known: int(np.prod(known.dims or (1,)))), value=None)
+
+
+def _trip_count(cond: Any, body: Any, given: Sequence[Known]) -> int | None:
+    """How often a counting loop goes round: `counter < limit`, counter up by one; None when it is not such a loop.
+
+    Several conditions joined by `and` give the smallest: each is a bound, and counting loops have no other exit.
+    """
+    nodes = {node.name: node for node in cond.node_def}
+    arguments = {arg.name: index for index, arg in enumerate(cond.signature.input_arg)}
+    wanted = [cond.ret[cond.signature.output_arg[0].name]]
+    counts = []
+    while wanted:
+        node = nodes.get(wanted.pop().split(":")[0])
+        if node is None:
+            return None
+        if node.op in ("LogicalAnd", "Identity"):
+            wanted.extend(text for text in node.input if not text.startswith("^"))
+        elif node.op == "Less":
+            counts.append(_count(node, nodes, arguments, body, given))
+        else:
+            return None
+    if not counts or None in counts:
+        return None
+    return min(count for count in counts if count is not None)
+
+
+def _count(
+    less: Any, nodes: Mapping[str, Any], arguments: Mapping[str, int], body: Any, given: Sequence[Known]
+) -> int | None:
+    counter, limit = (_argument(text, nodes, arguments) for text in less.input[:2])
+    bound = _constant(less.input[1], nodes) if limit is None else given[limit].value
+    if limit is not None and not _passes_through(body, limit):
+        return None
+    if counter is None or bound is None or given[counter].value is None or not _counts_up(body, counter):
+        return None
+    return max(0, int(bound) - int(given[counter].value))
+
+
+def _argument(tensor: str, nodes: Mapping[str, Any], arguments: Mapping[str, int]) -> int | None:
+    while (node := nodes.get(tensor.split(":")[0])) is not None and node.op == "Identity":
+        tensor = node.input[0]
+    return arguments.get(tensor)
+
+
+def _constant(tensor: str, nodes: Mapping[str, Any]) -> Any:
+    node = nodes.get(tensor.split(":")[0])
+    if node is None or node.op != "Const":
+        return None
+    return tf.make_ndarray(node.attr["value"].tensor)
+
+
+def _counts_up(body: Any, index: int) -> bool:
+    nodes = {node.name: node for node in body.node_def}
+    argument = body.signature.input_arg[index].name
+    node = nodes.get(_through_identity(body, body.ret[body.signature.output_arg[index].name]).split(":")[0])
+    if node is None or node.op not in ("AddV2", "Add"):
+        return False
+    step = next((_constant(text, nodes) for text in node.input[:2] if _constant(text, nodes) is not None), None)
+    return step is not None and int(step) == 1 and argument in node.input[:2]
