@@ -64,7 +64,25 @@ ANY_INPUT = (-1,)
 
 def rule_of(kind: str) -> Rule | None:
     """The row of an op type; None when there is none."""
-    return TABLE.get(kind) or TABLE.get(_PLAIN_NAMES.get(kind, ""))
+    return TABLE.get(kind)
+
+
+UNKNOWN = Rule(Act.FRESH, recomputable=False)
+"""What to assume of an op without a row: the most bytes, and no liberties."""
+
+
+def rule_at(op: Op, values: Sequence[Value], batch: int) -> Rule | None:
+    """The row as it applies to this op at this batch: exceptions decided."""
+    rule = rule_of(op.kind)
+    if rule is None:
+        return None
+    if rule.act is Act.REUSE and values[op.outputs[0]].dtype == "variant":
+        return Rule(Act.LIST_ZEROS if op.kind == "ZerosLike" else Act.LIST_ADD)
+    if rule.view_when is not None:
+        given, made = [values[v] for v in op.inputs], [values[v] for v in op.outputs]
+        if rule.view_when(op, given, made, batch):
+            return Rule(Act.VIEW, (rule.viewed,))
+    return rule
 
 
 def _rows(act: Act, names: str, **fields: object) -> dict[str, Rule]:
@@ -182,6 +200,11 @@ RandomUniform RandomStandardNormal RandomUniformInt TruncatedNormal RandomShuffl
 StatefulUniform StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniformInt StatefulUniformFullInt
 RngReadAndSkip RngSkip StatefulRandomBinomial
 """
+_REFERENCE_UPDATES = """
+Assign AssignAdd AssignSub ApplyAdam ApplyAdaMax ApplyAdagrad ApplyAdagradV2 ApplyAdadelta ApplyFtrl ApplyFtrlV2
+ApplyGradientDescent ApplyMomentum ApplyRMSProp ApplyCenteredRMSProp ApplyProximalGradientDescent ApplyAddSign
+ApplyPowerSign ScatterAdd ScatterSub ScatterUpdate SparseApplyAdagrad SparseApplyMomentum SparseApplyRMSProp
+"""
 _APPLY = """
 ResourceApplyAdam ResourceApplyAdaMax ResourceApplyAdagrad ResourceApplyAdagradV2 ResourceApplyAdadelta
 ResourceApplyFtrl ResourceApplyFtrlV2 ResourceApplyGradientDescent ResourceApplyMomentum
@@ -203,7 +226,8 @@ TABLE: Mapping[str, Rule] = {
     **_rows(Act.VIEW, "Identity Reshape Squeeze ExpandDims StopGradient PreventGradient EnsureShape CheckNumerics "
             "Bitcast PlaceholderWithDefault Snapshot", inputs=(0,)),
     **_rows(Act.VIEW_EACH, "IdentityN"),
-    **_rows(Act.SOURCE, "Placeholder _Arg Const VarHandleOp", recomputable=False),
+    **_rows(Act.SOURCE, "Placeholder _Arg Const VarHandleOp VariableV2 Variable", recomputable=False),
+    **_rows(Act.VIEW, _REFERENCE_UPDATES, inputs=(0,), recomputable=False),
     **_rows(Act.NOTHING, "NoOp Assert PrintV2 ControlTrigger", recomputable=False),
     **_rows(Act.READ, "ReadVariableOp", inputs=(0,), recomputable=False),
     **_rows(Act.ASSIGN, "AssignVariableOp", inputs=(0, 1), recomputable=False),
@@ -233,9 +257,8 @@ TABLE: Mapping[str, Rule] = {
     ),
 }  # fmt: skip
 
-_PLAIN_NAMES: Mapping[str, str] = {}
-
 WANTED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    **{kind: ("shape", "dtype") for kind in ("VariableV2", "Variable", "VarHandleOp")},
     "Cast": ("SrcT", "DstT"),
     **{kind: ("strides", "padding", "data_format", "explicit_paddings", "dilations") for kind in
        ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "_FusedConv2D", "DepthwiseConv2dNative",

@@ -1,5 +1,22 @@
 """The one representation of a training step: Program, Op, Value; verify, text form, load and save."""
 
+from lowtide.program.store import load_program, save_program
+from lowtide.program.text import to_text
 from lowtide.program.types import ITEM_BYTES, Dim, Note, Op, Program, Resident, Shape, Source, Value
+from lowtide.program.verify import verify
 
-__all__ = ["ITEM_BYTES", "Dim", "Note", "Op", "Program", "Resident", "Shape", "Source", "Value"]
+__all__ = [
+    "ITEM_BYTES",
+    "Dim",
+    "Note",
+    "Op",
+    "Program",
+    "Resident",
+    "Shape",
+    "Source",
+    "Value",
+    "load_program",
+    "save_program",
+    "to_text",
+    "verify",
+]

@@ -87,15 +87,15 @@ class Op:
 class Resident:
     """Bytes on the device before the step: a variable, or a tensor the step closes over.
 
-    `value` is the Program input that stands for it (a resource handle or the tensor itself), or None for what the
-    step never touches.
+    `value` is the value of the Program that stands for it: a resource handle, or the tensor itself.
     """
 
     name: str
     category: str
     bytes: int
-    value: int | None = None
+    value: int
     layer: str = ""
+    source: Source | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,8 @@ class Program:
 
     `inputs` are the values that come from outside, `outputs` those that must outlive the step, `keep` the ops that
     must run although nobody reads them. `batch` is the size the script used. `functions` are the bodies of loops
-    and branches, Programs themselves.
+    and branches, Programs themselves. `in_use` is what the device's allocator had handed out before the step, if it
+    was asked: residents, batch, and whatever else the script keeps there.
     """
 
     ops: tuple[Op, ...]
@@ -129,6 +130,7 @@ class Program:
     residents: tuple[Resident, ...] = ()
     functions: tuple[Program, ...] = ()
     batch: int = 1
+    in_use: int | None = None
     name: str = ""
     notes: tuple[Note, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,28 @@
+"""Program + order -> Timeline: liveness, and a model of the BFC allocator."""
+
+from lowtide.simulate.bfc import BfcAllocator, OutOfMemory
+from lowtide.simulate.forecast import Forecast, fits, forecast, largest_batch, largest_buffers
+from lowtide.simulate.order import tidy_order
+from lowtide.simulate.step import simulate
+from lowtide.simulate.store import load_forecast, load_timeline, save_forecast, save_timeline
+from lowtide.simulate.timeline import CATEGORIES, Buffer, Maker, Timeline
+
+__all__ = [
+    "CATEGORIES",
+    "BfcAllocator",
+    "Buffer",
+    "Forecast",
+    "Maker",
+    "OutOfMemory",
+    "Timeline",
+    "fits",
+    "forecast",
+    "largest_batch",
+    "largest_buffers",
+    "load_forecast",
+    "load_timeline",
+    "save_forecast",
+    "save_timeline",
+    "simulate",
+    "tidy_order",
+]

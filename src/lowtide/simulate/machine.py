@@ -11,23 +11,23 @@ is not in `lowtide.ops`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from lowtide.errors import LowtideError
-from lowtide.ops import ANY_INPUT, Act, Rule, rule_of
+from lowtide.ops import ANY_INPUT, UNKNOWN, Act, Rule, rule_at
 from lowtide.program import Op, Program, Value
 
 NOWHERE = -1
 """The buffer of a value that has none."""
 
-_UNKNOWN = Rule(Act.FRESH)
 
 
 class Trace(NamedTuple):
     """What happened: for each buffer its bytes, moments and maker; `log` has (buffer, allocated) in order.
 
-    Moments count entries of the log. `first` is the number of buffers that were there before the step.
+    Moments count entries of the log. `first` is the number of buffers that were there before the step. `taken` has
+    (moment, buffer, who) for each buffer that came to hold something else: an op that reused it, a variable.
     """
 
     bytes: list[int]
@@ -36,6 +36,7 @@ class Trace(NamedTuple):
     maker: list[tuple[int, int]]
     scratch: set[int]
     log: list[tuple[int, bool]]
+    taken: list[tuple[int, int, tuple[int, int]]]
     first: int
 
 
@@ -60,7 +61,7 @@ class _Compiled:
         for value in program.outputs:
             uses[value] += 1
         self.uses = uses
-        self.rules = [_rule(op, program.values, batch) for op in program.ops]
+        self.rules = [rule_at(op, program.values, batch) or UNKNOWN for op in program.ops]
         self.scratch = [
             _scratch(op, rule, program.values, batch) if rule.scratch else 0
             for op, rule in zip(program.ops, self.rules, strict=True)
@@ -69,19 +70,6 @@ class _Compiled:
         for function in program.functions:
             registry.append(function)
             self.functions.append(_Compiled(function, batch, len(registry) - 1, registry))
-
-
-def _rule(op: Op, values: Sequence[Value], batch: int) -> Rule:
-    rule = rule_of(op.kind)
-    if rule is None:
-        return _UNKNOWN
-    if rule.act is Act.REUSE and values[op.outputs[0]].dtype == "variant":
-        return Rule(Act.LIST_ZEROS if op.kind == "ZerosLike" else Act.LIST_ADD)
-    if rule.view_when is not None:
-        given, made = [values[v] for v in op.inputs], [values[v] for v in op.outputs]
-        if rule.view_when(op, given, made, batch):
-            return Rule(Act.VIEW, (rule.viewed,))
-    return rule
 
 
 def _scratch(op: Op, rule: Rule, values: Sequence[Value], batch: int) -> int:
@@ -95,6 +83,12 @@ def run(program: Program, batch: int, order: Sequence[int] | None = None, steps:
     machine = _Machine(program, batch)
     sequence = range(len(program.ops)) if order is None else order
     return [machine.step(sequence) for _ in range(steps)]
+
+
+def run_overlapped(program: Program, batch: int, steps: Iterable[Sequence[int]]) -> Iterator[Trace]:
+    """Execute the Program once for each of `steps`: an op's index where it starts, `~index` where it is done."""
+    machine = _Machine(program, batch)
+    return (machine.step(events, overlapped=True) for events in steps)
 
 
 def programs_of(program: Program) -> list[Program]:
@@ -118,8 +112,10 @@ class _Machine:
         self._reads: dict[int, int] = {}
         self._scratch_buffers: set[int] = set()
         self._log: list[tuple[int, bool]] = []
+        self._taken: list[tuple[int, int, tuple[int, int]]] = []
         self._lingering: list[int] = []
         self._variables: dict[int, int] = {}
+        self._owners: dict[int, tuple[int, int]] = {}
         self._constants: dict[tuple[int, int], int] = {}
         self._place_residents(program)
         self._place_constants(self._main)
@@ -182,9 +178,10 @@ class _Machine:
         self._arguments: dict[int, int] = {}
         for index, resident in enumerate(program.residents):
             buffer = self._place(resident.bytes, (-1, index))
-            if resident.value is not None and program.values[resident.value].dtype == "resource":
+            if program.values[resident.value].dtype == "resource":
                 self._variables[_handle(resident.value)] = buffer
-            elif resident.value is not None:
+                self._owners[_handle(resident.value)] = (-1, index)
+            else:
                 self._arguments[resident.value] = buffer
         for position, value in enumerate(program.inputs):
             if value not in self._arguments and program.values[value].dtype != "resource":
@@ -200,17 +197,18 @@ class _Machine:
 
     # --- a step ---
 
-    def step(self, order: Sequence[int]) -> Trace:
+    def step(self, order: Sequence[int], overlapped: bool = False) -> Trace:
+        """`overlapped`: `order` has an index where an op starts and its complement `~index` where it is done."""
         kept = sorted(b for b, refs in enumerate(self._refs) if refs)
         first = self._compact(kept)
-        where = {value: self._arguments.get(value, _handle(value)) for value in self._main.program.inputs}
-        results = self._run(self._main, order, where, held=True)
+        where = {value: _handle(value) for value in self._main.program.inputs} | self._arguments
+        results = self._run(self._main, order, where, held=True, overlapped=overlapped)
         self._let_go()
         for buffer in results:
             self._release(buffer)
         return Trace(
             list(self._bytes), list(self._start), list(self._stop), list(self._maker),
-            set(self._scratch_buffers), list(self._log), first,
+            set(self._scratch_buffers), list(self._log), list(self._taken), first,
         )  # fmt: skip
 
     def _compact(self, kept: Sequence[int]) -> int:
@@ -221,7 +219,10 @@ class _Machine:
         self._maker = [self._maker[b] for b in kept]
         self._start = [ALWAYS] * len(kept)
         self._stop = [ALWAYS] * len(kept)
-        self._log = []
+        for _, buffer, who in self._taken:
+            if buffer in number:
+                self._maker[number[buffer]] = who
+        self._log, self._taken = [], []
         self._reads = {}
         self._scratch_buffers = set()
         self._variables = {k: number[b] for k, b in self._variables.items()}
@@ -229,7 +230,9 @@ class _Machine:
         self._arguments = {k: number[b] for k, b in self._arguments.items()}
         return len(kept)
 
-    def _run(self, code: _Compiled, order: Sequence[int], where: dict[int, int], held: bool) -> list[int]:
+    def _run(
+        self, code: _Compiled, order: Sequence[int], where: dict[int, int], held: bool, overlapped: bool = False
+    ) -> list[int]:
         """Run a body whose arguments are in `where`; returns its outputs, one reference each.
 
         `held`: the caller keeps its own reference to each argument; otherwise the body consumes it.
@@ -240,30 +243,54 @@ class _Machine:
                 refs[buffer] += uses[value] + (0 if held else -1)
                 if not refs[buffer]:
                     self._free(buffer)
+        (self._overlapped if overlapped else self._in_turn)(code, order, where)
+        return [where[value] for value in code.program.outputs]
+
+    def _in_turn(self, code: _Compiled, order: Sequence[int], where: dict[int, int]) -> None:
         ops, rules, scratch, acts = code.program.ops, code.rules, code.scratch, self._acts
-        release = self._release
+        uses, release = code.uses, self._release
         for index in order:
             op = ops[index]
             act = acts[rules[index].act]
             act(code, index, op, where)
             if scratch[index]:
-                self._use_scratch(scratch[index], (code.path, index))
+                release(self._take_scratch(scratch[index], (code.path, index)))
             for value in op.inputs:
                 release(where[value])
             for value in op.outputs:
                 if not uses[value]:
                     self._drop_unused(where[value])
-        return [where[value] for value in code.program.outputs]
+
+    def _overlapped(self, code: _Compiled, events: Sequence[int], where: dict[int, int]) -> None:
+        """As `_in_turn` with several ops under way at once: one has its outputs and scratch from its start, and holds
+        its inputs until it is done."""
+        ops, rules, scratch, acts, uses = code.program.ops, code.rules, code.scratch, self._acts, code.uses
+        in_use: dict[int, int] = {}
+        for event in events:
+            if event >= 0:
+                acts[rules[event].act](code, event, ops[event], where)
+                if scratch[event]:
+                    in_use[event] = self._take_scratch(scratch[event], (code.path, event))
+                continue
+            index = ~event
+            op = ops[index]
+            if index in in_use:
+                self._release(in_use.pop(index))
+            for value in op.inputs:
+                self._release(where[value])
+            for value in op.outputs:
+                if not uses[value]:
+                    self._drop_unused(where[value])
 
     def _drop_unused(self, buffer: int) -> None:
         if buffer >= 0 and not self._refs[buffer] and self._stop[buffer] == ALWAYS:
             self._free(buffer)
 
-    def _use_scratch(self, size: int, maker: tuple[int, int]) -> None:
+    def _take_scratch(self, size: int, maker: tuple[int, int]) -> int:
         buffer = self._allocate(size, maker)
         self._scratch_buffers.add(buffer)
         self._refs[buffer] = 1
-        self._release(buffer)
+        return buffer
 
     # --- one method an Act: (code, index, op, where) ---
 
@@ -303,6 +330,7 @@ class _Machine:
                         and values[source].dtype == values[target].dtype
                     ):
                         buffer = at
+                        self._taken.append((len(self._log), at, (code.path, index)))
                         break
             if buffer < 0:
                 buffer = self._allocate(code.bytes[value], (code.path, index))
@@ -331,6 +359,7 @@ class _Machine:
         if source >= 0 and self._refs[source] == 1:
             self._refs[source] += 1  # the edge's own reference goes when the op is done
             self._variables[handle] = source
+            self._taken.append((len(self._log), source, self._owners.get(handle, (code.path, index))))
             self._release(old)
         elif old < 0 or self._refs[old] > 1:
             self._replace_variable(handle, code.bytes[op.inputs[1]], (code.path, index))
@@ -350,6 +379,7 @@ class _Machine:
         if buffer >= 0:
             self._refs[buffer] = 1
         self._variables[handle] = buffer
+        self._taken.append((len(self._log), buffer, self._owners.get(handle, maker)))
         self._release(old)
 
     def _list_new(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:

@@ -14,14 +14,13 @@ CATEGORIES = ("parameters", "optimizer state", "gradients", "activations", "temp
 
 
 class Buffer(NamedTuple):
-    """One allocation. `op` is an index into `Timeline.makers`. `stop` is None when it outlives the step."""
+    """One allocation. `maker` is an index into `Timeline.makers`. `stop` is None when it outlives the step."""
 
     bytes: int
     start: int
     stop: int | None
     maker: int
     category: str
-    label: str
 
 
 class Maker(NamedTuple):
@@ -39,6 +38,7 @@ class Timeline:
 
     `peak` and `resident` are requested bytes; `chunk_peak` and `chunk_resident` are what the allocator hands out for
     them, the level a limit bites on. `peak_at` is the moment of the chunk peak, `peak_maker` the op that reached it.
+    `grow_first` bytes are best allocated and freed once before the first step, for the allocator to grow in one piece.
     """
 
     batch: int
@@ -51,6 +51,7 @@ class Timeline:
     chunk_peak: int
     peak_at: int
     peak_maker: int
+    grow_first: int = 0
 
     def alive_at(self, moment: int) -> list[Buffer]:
         return [b for b in self.buffers if b.start <= moment and (b.stop is None or moment < b.stop)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -10,6 +11,7 @@ import tensorflow as tf
 from lowtide.ops import WANTED_ATTRIBUTES, WANTS_CONSTANTS
 from lowtide.program import Dim, Note, Op, Program, Shape, Value
 from lowtide.tf import compat
+from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import CONTROL, Tensor, edges, in_order, parse_tensor
 from lowtide.tf.labels import Labels, phases
 from lowtide.tf.shapes import BRANCHES, CALLS, LOOPS, Inferred, Known, branch_names
@@ -23,7 +25,7 @@ class Probe(NamedTuple):
 
 
 def build_program(
-    graph_def: compat.GraphDef,
+    graph_def: GraphDef,
     probes: Sequence[Probe],
     inputs: Sequence[str],
     outputs: Sequence[str],
@@ -57,9 +59,10 @@ class _Builder:
         index = {node.name: i for i, node in enumerate(nodes)}
         values, ids = self._values(nodes)
         phase = phases(nodes)
-        ops = tuple(self._op(node, ids, index, phase[node.name]) for node in nodes)
+        ops = [self._op(node, ids, index, phase[node.name]) for node in nodes]
+        _add_pooling_workspaces(ops, values)
         return Program(
-            ops=ops,
+            ops=tuple(ops),
             values=tuple(values),
             inputs=tuple(ids[Tensor(name, 0)] for name in inputs),
             outputs=tuple(ids[parse_tensor(name)] for name in outputs),
@@ -71,7 +74,7 @@ class _Builder:
     def _values(self, nodes: Sequence[Any]) -> tuple[list[Value], dict[Tensor, int]]:
         per_node: dict[str, list[int]] = {}
         for tensor in self._probes[0].inferred.tensors:
-            per_node.setdefault(tensor.node, []).append(tensor.index)
+            per_node.setdefault(tensor.node, []).append(tensor.output)
         values: list[Value] = []
         ids: dict[Tensor, int] = {}
         for node in nodes:
@@ -96,9 +99,9 @@ class _Builder:
         return Op(
             name=node.name,
             kind=node.op,
-            inputs=tuple(ids[e] for e in sources if e.index != CONTROL),
+            inputs=tuple(ids[e] for e in sources if e.output != CONTROL),
             outputs=tuple(ids[Tensor(node.name, i)] for i in range(count)),
-            after=tuple(sorted({index[e.node] for e in sources if e.index == CONTROL})),
+            after=tuple(sorted({index[e.node] for e in sources if e.output == CONTROL})),
             attrs=self._attributes(node, sources),
             layer=label.layer,
             source=label.source,
@@ -112,7 +115,7 @@ class _Builder:
             name: _plain(node.attr[name]) for name in WANTED_ATTRIBUTES.get(node.op, ()) if name in node.attr
         }
         for position in WANTS_CONSTANTS.get(node.op, ()):
-            data = [e for e in sources if e.index != CONTROL]
+            data = [e for e in sources if e.output != CONTROL]
             if position < len(data):
                 found = {_hashable(p.inferred.tensors[data[position]]) for p in self._probes}
                 if len(found) == 1 and (value := found.pop()) is not None:
@@ -158,6 +161,19 @@ class _Builder:
         return shape[0]
 
 
+def _add_pooling_workspaces(ops: list[Op], values: list[Value]) -> None:
+    """oneDNN's MaxPool leaves its gradient a note of where each maximum was: a byte for each output."""
+    maker = {value: index for index, op in enumerate(ops) for value in op.outputs}
+    for index, op in enumerate(ops):
+        pooled = maker.get(op.inputs[1]) if op.kind == "MaxPoolGrad" else None
+        if pooled is not None and ops[pooled].kind == "MaxPool":
+            pool = ops[pooled]
+            if len(pool.outputs) == 1:
+                values.append(Value("uint8", values[pool.outputs[0]].shape))
+                ops[pooled] = pool = replace(pool, outputs=(*pool.outputs, len(values) - 1))
+            ops[index] = replace(op, inputs=(*op.inputs, pool.outputs[1]))
+
+
 def fit_shape(dims: Sequence[tuple[int | None, ...] | None], batches: Sequence[int]) -> Shape | None:
     """Dimensions as lines in the batch through every probe; None when one is unknown or is not a line."""
     rows = [row for row in dims if row is not None and None not in row]
@@ -197,6 +213,8 @@ def _plain(attr: Any) -> object:
         return tuple(attr.list.i) or tuple(s.decode() for s in attr.list.s)
     if kind == "s":
         return attr.s.decode(errors="replace")
+    if kind == "shape":
+        return None if attr.shape.unknown_rank else tuple(dim.size for dim in attr.shape.dim)
     if kind == "type":
         return tf.as_dtype(attr.type).name
     return getattr(attr, kind) if kind in ("i", "f", "b") else None

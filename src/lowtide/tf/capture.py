@@ -6,6 +6,7 @@ what `lowtide.tf.rewrite` executes is that and nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,12 +15,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from lowtide.program import Program, Resident
+from lowtide.errors import NotCapturable
+from lowtide.program import ITEM_BYTES, Program, Resident
 from lowtide.tf import compat
+from lowtide.tf.compat import GraphDef
 from lowtide.tf.build import Probe, build_program
 from lowtide.tf.graphs import in_order
-from lowtide.tf.labels import Labels, LayerNames, phases
-from lowtide.tf.shapes import Known, infer
+from lowtide.tf.labels import Labels, LayerNames
+from lowtide.tf.shapes import Inferred, Known, infer
 
 PROBE_BATCHES = (2, 3, 7)
 """Two give a line, the third checks it."""
@@ -33,44 +36,54 @@ class Step:
     """
 
     program: Program
-    graph_def: compat.GraphDef
+    graph_def: GraphDef
     arguments: tuple[str, ...]
     captured: tuple[tuple[str, Any], ...]
     outputs: tuple[str, ...]
     control_outputs: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Trace:
+    """The step as traced for one batch size, and what its flat tensor arguments look like there."""
+
+    batch: int
+    concrete: Any
+    example: Sequence[Known]
+
+
+@dataclass(frozen=True)
+class VariableFact:
+    """What the framework says a variable is."""
+
+    name: str
+    category: str
+
+
 def capture(
-    concrete: Any,
-    example: Sequence[Known],
+    traces: Sequence[Trace],
     batch: int,
     layers: LayerNames | None = None,
-    categories: Mapping[int, str] | None = None,
+    variables: Mapping[int, VariableFact] | None = None,
 ) -> Step:
-    """The step behind a ConcreteFunction.
+    """The step behind one or more traces of the same function.
 
-    `example` is what the script really passes, flat, one for each tensor argument: it fills in the dimensions that
-    the trace leaves open. `categories` names the category of variables by the id of their handle.
+    Sizes are fitted through all traces whose graphs have the same nodes. `variables` tells of variables by the
+    identity of their handle.
     """
+    concrete = traces[0].concrete
     graph = concrete.graph
     captured = compat.captures(concrete)
     arguments = graph.inputs[: len(graph.inputs) - len(captured)]
     control_outputs = [op.name for op in compat.control_outputs(graph)]
-    traced = graph.as_graph_def()
-    keep = [t.op.name for t in (*graph.inputs, *graph.outputs)] + control_outputs
-    optimized = compat.optimize_graph(traced, graph, keep)
-    rank = {node.name: index for index, node in enumerate(traced.node)}
-    ordered = in_order(optimized.node, rank)
-    del optimized.node[:]
-    optimized.node.extend(ordered)
-
-    fixed = {inside.op.name: _captured_type(outside) for outside, inside in captured}
-    open_batch = any(_leading_is_open(tensor) for tensor in arguments)
-    probes = []
-    for size in PROBE_BATCHES if open_batch else (batch,):
-        given = {t.op.name: _at_batch(t, known, size) for t, known in zip(arguments, example, strict=True)}
-        functions = {f.signature.name: f for f in optimized.library.function}
-        probes.append(Probe(size, infer(optimized, {**given, **fixed}, functions)))
+    optimized = _optimized(concrete)
+    probes = [Probe(traces[0].batch, _inferred(optimized, traces[0]))]
+    for trace in traces[1:]:
+        same = optimized if trace.concrete is concrete else _optimized(trace.concrete)
+        if same is optimized or _names(same) == _names(optimized):
+            probes.append(Probe(trace.batch, _inferred(same, trace)))
+    if len(probes) == 2:  # two points always make a line; without a third nothing checks it
+        probes = probes[:1]
     program = build_program(
         optimized,
         probes,
@@ -79,7 +92,7 @@ def capture(
         keep=control_outputs,
         labels=Labels(graph, layers or LayerNames(())),
     )
-    residents = _residents(captured, program, categories or {})
+    residents = _residents(captured, program, variables or {})
     program = replace(program, batch=batch, residents=residents, name=graph.name, versions=versions())
     return Step(
         program,
@@ -91,23 +104,47 @@ def capture(
     )
 
 
+def _optimized(concrete: Any) -> GraphDef:
+    """What Grappler makes of the trace, in the order it was traced."""
+    graph = concrete.graph
+    traced = graph.as_graph_def()
+    keep = [t.op.name for t in (*graph.inputs, *graph.outputs)]
+    keep += [op.name for op in compat.control_outputs(graph)]
+    optimized = compat.optimize_graph(traced, graph, keep)
+    ordered = in_order(optimized.node, {node.name: index for index, node in enumerate(traced.node)})
+    del optimized.node[:]
+    optimized.node.extend(ordered)
+    return optimized
+
+
+def _names(graph_def: GraphDef) -> list[tuple[str, str]]:
+    return sorted((node.name, node.op) for node in graph_def.node)
+
+
+def _inferred(graph_def: GraphDef, trace: Trace) -> Inferred:
+    captured = compat.captures(trace.concrete)
+    inputs = trace.concrete.graph.inputs
+    arguments = inputs[: len(inputs) - len(captured)]
+    if len(arguments) != len(trace.example):
+        raise NotCapturable(
+            f"the step has {len(arguments)} tensor arguments and was called with {len(trace.example)}"
+        )
+    given = {t.op.name: _filled(t, known) for t, known in zip(arguments, trace.example, strict=True)}
+    fixed = {inside.op.name: _captured_type(outside) for outside, inside in captured}
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    return infer(graph_def, {**given, **fixed}, functions)
+
+
 def versions() -> dict[str, str]:
     return {"tensorflow": tf.__version__, "keras": keras.__version__, "numpy": np.__version__}
 
 
-def _leading_is_open(tensor: Any) -> bool:
-    return bool(tensor.shape.rank) and tensor.shape[0] is None
-
-
-def _at_batch(tensor: Any, example: Known, batch: int) -> Known:
-    """What the argument is at `batch`: its open leading dimension is the batch, other open ones as in the example."""
+def _filled(tensor: Any, example: Known) -> Known:
+    """The argument as traced, its open dimensions as in the example."""
     if tensor.shape.rank is None or example.dims is None:
-        return replace(example, value=None)
-    dims = [given if dim is None else dim for dim, given in zip(tensor.shape.as_list(), example.dims, strict=True)]
-    if _leading_is_open(tensor):
-        dims[0] = batch
-        return replace(example, dims=tuple(dims), value=None)
-    return replace(example, dims=tuple(dims))
+        return example
+    dims = zip(tensor.shape.as_list(), example.dims, strict=True)
+    return replace(example, dims=tuple(given if dim is None else dim for dim, given in dims))
 
 
 def _captured_type(outside: Any) -> Known:
@@ -120,25 +157,29 @@ def _captured_type(outside: Any) -> Known:
 
 
 def _residents(
-    captured: Sequence[tuple[Any, Any]], program: Program, categories: Mapping[int, str]
+    captured: Sequence[tuple[Any, Any]], program: Program, variables: Mapping[int, VariableFact]
 ) -> tuple[Resident, ...]:
-    """Variables and tensors the step closes over, by what the step does with them."""
+    """Variables and tensors the step closes over, by what the framework says or else by what the step does with them."""
     used_in = _phases_of_use(program)
     values = program.inputs[len(program.inputs) - len(captured) :]
     residents = []
     for (outside, inside), value in zip(captured, values, strict=True):
-        if outside.dtype == tf.resource:
-            kind = compat.variable_type(outside)
-            if kind is None or kind[1] is None:
-                continue
-            size = int(np.prod(kind[1], dtype=np.int64)) * tf.as_dtype(kind[0]).size
-            used = used_in.get(value, set())
-            category = categories.get(id(outside)) or ("parameters" if used - {"update"} else "optimizer state")
+        fact = variables.get(id(outside))
+        known = _captured_type(outside)
+        if known.dtype == "resource":
+            if known.element is None or not known.element.complete:
+                continue  # a table, an iterator: not bytes of a tensor
+            updated_only = used_in.get(value, set()) <= {"update"}
+            category = fact.category if fact else "optimizer state" if updated_only else "parameters"
+            size = _bytes(known.element)
         else:
-            size = int(np.prod(outside.shape.as_list(), dtype=np.int64)) * outside.dtype.size
-            category = "inputs"
-        residents.append(Resident(inside.op.name, category, size, value))
+            category, size = "inputs", _bytes(known)
+        residents.append(Resident(fact.name if fact else inside.op.name, category, size, value))
     return tuple(residents)
+
+
+def _bytes(known: Known) -> int:
+    return math.prod(d or 0 for d in known.dims or ()) * ITEM_BYTES[known.dtype]
 
 
 def _phases_of_use(program: Program) -> dict[int, set[str]]:
@@ -148,5 +189,3 @@ def _phases_of_use(program: Program) -> dict[int, set[str]]:
             used.setdefault(value, set()).add(op.phase)
     return used
 
-
-__all__ = ["PROBE_BATCHES", "Step", "capture", "phases", "versions"]

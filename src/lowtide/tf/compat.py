@@ -10,19 +10,19 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
+from keras.src.backend.tensorflow import trainer
+from keras.src.optimizers import base_optimizer
+from tensorflow.core.framework.graph_pb2 import GraphDef as GraphDef
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.client import session as session_module
 from tensorflow.python.eager import context
-from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import function_def_to_graph
 from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.training import saver
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-GraphDef = graph_pb2.GraphDef
 
 LOWERING_ATTRIBUTE = "_lower_using_switch_merge"
 
@@ -115,6 +115,52 @@ def register_functions(library: Any) -> None:
         context.context().add_function_def(function)
 
 
+def build_for_training(model: Any, data: Any) -> None:
+    """Create the variables of model, loss, metrics and optimizer, as `fit` does before its first step."""
+    model._symbolic_build(data_batch=data)
+
+
+def layers_of(model: Any) -> list[Any]:
+    """A Keras model and every layer inside it."""
+    return list(model._flatten_layers())
+
+
+def handle_of(variable: Any) -> Any:
+    """The resource handle behind a Keras variable."""
+    return variable.value.handle
+
+
+def inputs_of(model: Any) -> Any:
+    """The symbolic inputs of a built model, structured as it takes them."""
+    return _functional(model)._inputs_struct
+
+
+def _functional(model: Any) -> Any:
+    """A Sequential keeps the functional model it stands for inside."""
+    return model._functional if isinstance(model, keras.Sequential) else model
+
+
+def targets_like(model: Any, make: Callable[[Any, Any], Any]) -> Any:
+    """`make(shape, dtype)` for each target that the compiled loss of a built model expects.
+
+    A loss that takes class numbers has targets without the last dimension.
+    """
+    loss = model.loss
+    outputs = _functional(model)._outputs_struct
+    if loss is None:
+        return None
+    flat_outputs = tf.nest.flatten(outputs)
+    flat_losses = tf.nest.flatten(loss) if isinstance(loss, dict | list | tuple) else [loss] * len(flat_outputs)
+    if len(flat_losses) != len(flat_outputs):
+        flat_losses = [flat_losses[0]] * len(flat_outputs)
+    targets = []
+    for output, one in zip(flat_outputs, flat_losses, strict=True):
+        name = one if isinstance(one, str) else getattr(one, "name", None) or getattr(one, "__name__", None)
+        sparse = "sparse" in str(name).lower()
+        targets.append(make(output.shape[:-1], "int32") if sparse else make(output.shape, output.dtype))
+    return tf.nest.pack_sequence_as(outputs, targets)
+
+
 def frames(op: Any) -> list[Any]:
     """Python frames (filename, lineno, name) that created `op`, outermost first, TensorFlow's own left out."""
     trace = op.traceback
@@ -143,8 +189,11 @@ FUNCTION_CLASS: type = polymorphic_function.Function
 SESSION_CLASS: type = session_module.BaseSession
 """Its `run` is every `tf.compat.v1.Session.run`."""
 
-TAPE_CLASS: type = backprop.GradientTape
-"""Its `gradient` is every eager gradient."""
+TRAINER_CLASS: type = trainer.TensorFlowTrainer
+"""Its `make_train_function` makes what `fit` and `train_on_batch` call for each step."""
+
+OPTIMIZER_CLASS: type = base_optimizer.BaseOptimizer
+"""Its `apply` is every update by a Keras optimizer."""
 
 
 def memory_events(xspace: bytes) -> list[tuple[int, str, dict[str, Any]]]:

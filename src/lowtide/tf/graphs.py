@@ -10,10 +10,10 @@ from lowtide.errors import NotCapturable
 
 
 class Tensor(NamedTuple):
-    """An edge of a GraphDef: output `index` of `node`; index -1 is a control edge."""
+    """An edge of a GraphDef: output number `output` of `node`; CONTROL is a control edge."""
 
     node: str
-    index: int
+    output: int
 
 
 CONTROL = -1

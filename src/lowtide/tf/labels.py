@@ -61,6 +61,11 @@ def forward_name(op_name: str) -> str:
     return op_name[match.end() :] if match else op_name
 
 
+def is_users_file(path: str) -> bool:
+    """Whether a code file is neither a library's nor Lowtide's."""
+    return not path.startswith(_LIBRARIES) and not path.startswith("<")
+
+
 class Line(NamedTuple):
     """A line of the user's code and the function it is in."""
 
@@ -71,7 +76,7 @@ class Line(NamedTuple):
 def user_line(frames: Sequence[Any]) -> Line | None:
     """The innermost frame that is neither a library's nor Lowtide's."""
     for frame in reversed(frames):
-        if not frame.filename.startswith(_LIBRARIES) and not frame.filename.startswith("<"):
+        if is_users_file(frame.filename):
             return Line(Source(frame.filename, frame.lineno), frame.name)
     return None
 
@@ -106,23 +111,28 @@ class Labels:
 def phases(nodes: Sequence[Any]) -> dict[str, str]:
     """forward, backward or update for each node, given in topological order.
 
-    Backward is told by name. What follows a gradient and leads to no other gradient is the update; a penalty on
-    gradients follows one and leads to another, and is forward.
+    Backward is told by name. What follows a gradient and leads to no other gradient is the update, and so is what
+    only the update reads; a penalty on gradients follows one and leads to another, and is forward.
     """
     backward = {node.name for node in nodes if _BACKWARD.search(node.name)}
     after: set[str] = set()
     for node in nodes:
-        if any(e.node in backward or e.node in after for e in edges(node) if e.index != CONTROL):
+        if any(e.node in backward or e.node in after for e in edges(node) if e.output != CONTROL):
             after.add(node.name)
     before: set[str] = set()
+    update: set[str] = set()
+    fed_to_update: set[str] = set()
+    read_by_others: set[str] = set()
     for node in reversed(nodes):
+        sources = [e.node for e in edges(node) if e.output != CONTROL]
         if node.name in backward or node.name in before:
-            before.update(e.node for e in edges(node) if e.index != CONTROL)
+            before.update(sources)
+        elif node.name in after or (node.name in fed_to_update and node.name not in read_by_others):
+            update.add(node.name)
+            fed_to_update.update(sources)
+            continue
+        read_by_others.update(sources)
     return {
-        node.name: "backward"
-        if node.name in backward
-        else "update"
-        if node.name in after and node.name not in before
-        else "forward"
+        node.name: "backward" if node.name in backward else "update" if node.name in update else "forward"
         for node in nodes
     }

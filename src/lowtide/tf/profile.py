@@ -12,10 +12,6 @@ import tensorflow as tf
 
 from lowtide.tf import compat
 
-ON_BFC = {"TF_CPU_ALLOCATOR_USE_BFC": "1"}
-"""Environment that puts the CPU on the allocator GPUs use; it must be set before TensorFlow starts."""
-
-
 class Event(NamedTuple):
     """An allocation (`op` set where TensorFlow says) or, with negative bytes, a free."""
 
@@ -73,5 +69,6 @@ def reset_peak() -> None:
     tf.config.experimental.reset_memory_stats(compat.default_device().rpartition("device:")[2])
 
 
-def on_bfc() -> bool:
-    return os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "") in ("1", "true")
+def counts_bytes() -> bool:
+    """Whether the default device's allocator keeps count: a GPU's does, a CPU's on BFC only."""
+    return "GPU" in compat.default_device() or os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "") in ("1", "true")

@@ -13,14 +13,15 @@ import tensorflow as tf
 
 from lowtide.ops import Act, rule_of
 from lowtide.tf import compat
+from lowtide.tf.compat import GraphDef
 from lowtide.tf.capture import Step
 from lowtide.tf.graphs import in_order
 
 
-def ordered_graph(graph_def: compat.GraphDef, order: Sequence[int] | None = None) -> compat.GraphDef:
+def ordered_graph(graph_def: GraphDef, order: Sequence[int] | None = None) -> GraphDef:
     """A copy of `graph_def` that can only run in `order` (indices of its nodes), bodies of loops included."""
     nodes = list(graph_def.node)
-    result = compat.GraphDef()
+    result = GraphDef()
     result.versions.CopyFrom(graph_def.versions)
     result.library.CopyFrom(graph_def.library)
     result.node.extend(nodes if order is None else [nodes[i] for i in order])
@@ -34,7 +35,7 @@ def ordered_graph(graph_def: compat.GraphDef, order: Sequence[int] | None = None
 _serial = itertools.count(1)
 
 
-def _rename_functions(graph_def: compat.GraphDef) -> None:
+def _rename_functions(graph_def: GraphDef) -> None:
     """Give the library's functions names of their own: TensorFlow keeps the first definition it saw of a name."""
     suffix = f"_lowtide_{next(_serial)}"
     known = {function.signature.name for function in graph_def.library.function}
@@ -72,14 +73,17 @@ def _chain(nodes: Sequence[Any]) -> None:
         previous = node.name
 
 
-def as_function(step: Step, graph_def: compat.GraphDef) -> Callable[..., list[Any]]:
-    """A function of the step's flat tensor arguments that runs `graph_def` as it is and returns the flat outputs."""
+def as_function(step: Step, graph_def: GraphDef, grow_first: int = 0) -> Callable[..., list[Any]]:
+    """A function of the step's flat tensor arguments that runs `graph_def` as it is and returns the flat outputs.
+
+    `grow_first` bytes are allocated and freed before the first call: see `Timeline.grow_first`.
+    """
     captured = [outside for _, outside in step.captured]
     placeholders = (*step.arguments, *(name for name, _ in step.captured))
     wanted = [*step.outputs, *step.control_outputs]
     compat.register_functions(graph_def.library)
 
-    @tf.function(autograph=False)
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]  # TensorFlow ships no types
     def planned(*arguments: Any) -> list[Any]:
         inside = [*arguments, *(compat.capture_into_current_graph(tensor) for tensor in captured)]
         mapping = {f"{name}:0": tensor for name, tensor in zip(placeholders, inside, strict=True)}
@@ -88,7 +92,11 @@ def as_function(step: Step, graph_def: compat.GraphDef) -> Callable[..., list[An
         with tf.control_dependencies(effects):
             return [tf.identity(result) for result in results]
 
+    pending = [grow_first] if grow_first else []
+
     def call(*arguments: Any) -> list[Any]:
+        while pending:
+            tf.zeros([pending.pop()], tf.int8)
         with compat.without_grappler():
             return list(planned(*arguments))
 

@@ -8,6 +8,7 @@ executed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from lowtide.tf import compat
+from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import CONTROL, Tensor, edges, in_order, parse_tensor
 
 LOOPS = frozenset({"While", "StatelessWhile"})
@@ -43,9 +45,13 @@ class Known:
 
 @dataclass(slots=True)
 class Inferred:
-    """Every tensor of one graph, the trip counts of its loops, and the same for its bodies."""
+    """Every tensor of one graph, the trip counts of its loops, and the same for its bodies.
+
+    `bounded` names the nodes whose shape depends on the data and of which an upper bound is given.
+    """
 
     tensors: dict[Tensor, Known]
+    bounded: set[str] = field(default_factory=set)
     trips: dict[str, int | None] = field(default_factory=dict)
     bodies: dict[str, Inferred] = field(default_factory=dict)
 
@@ -53,7 +59,7 @@ class Inferred:
 Functions = Mapping[str, Any]
 
 
-def infer(graph_def: compat.GraphDef, arguments: Mapping[str, Known], functions: Functions) -> Inferred:
+def infer(graph_def: GraphDef, arguments: Mapping[str, Known], functions: Functions) -> Inferred:
     """Shapes of all tensors of `graph_def`, in topological order, when its placeholders are `arguments`."""
     nodes = {node.name: node for node in graph_def.node}
     stubs: dict[str, list[Known]] = {}
@@ -61,7 +67,7 @@ def infer(graph_def: compat.GraphDef, arguments: Mapping[str, Known], functions:
     pending = [node for node in graph_def.node if node.op in CONTROL_FLOW]
     while True:
         tensors = _infer_flat(graph_def, arguments, stubs)
-        learned = _follow_lists(graph_def, tensors, stubs)
+        learned = _follow_lists(graph_def, tensors, stubs) or _bound(graph_def, tensors, stubs, found)
         if learned:
             stubs.update(learned)
             continue
@@ -70,7 +76,7 @@ def infer(graph_def: compat.GraphDef, arguments: Mapping[str, Known], functions:
             found.tensors = tensors
             return found
         pending.remove(ready)
-        given = [tensors[edge] for edge in edges(ready) if edge.index != CONTROL]
+        given = [tensors[edge] for edge in edges(ready) if edge.output != CONTROL]
         stubs[ready.name] = _infer_control_flow(ready, given, functions, found)
 
 
@@ -89,7 +95,7 @@ def _inputs_settled(node: Any, nodes: Mapping[str, Any], stubs: Mapping[str, obj
 
 
 def _infer_flat(
-    graph_def: compat.GraphDef, arguments: Mapping[str, Known], stubs: Mapping[str, Sequence[Known]]
+    graph_def: GraphDef, arguments: Mapping[str, Known], stubs: Mapping[str, Sequence[Known]]
 ) -> dict[Tensor, Known]:
     graph = tf.Graph()
     with graph.as_default():
@@ -111,17 +117,17 @@ def _infer_flat(
 def _read(tensor: Any) -> Known:
     dims = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
     known = Known(tensor.dtype.base_dtype.name, dims)
-    small = dims is not None and None not in dims and np.prod(dims, dtype=np.int64) <= _LARGEST_CONSTANT
-    if small and tensor.dtype.base_dtype.is_integer or tensor.dtype.base_dtype.is_bool and small:
+    small = dims is not None and None not in dims and math.prod(d or 0 for d in dims) <= _LARGEST_CONSTANT
+    if small and (tensor.dtype.base_dtype.is_integer or tensor.dtype.base_dtype.is_bool):
         return replace(known, value=tf.get_static_value(tensor))
     return known
 
 
 def _prepared(
-    graph_def: compat.GraphDef, arguments: Mapping[str, Known], stubs: Mapping[str, Sequence[Known]]
-) -> compat.GraphDef:
+    graph_def: GraphDef, arguments: Mapping[str, Known], stubs: Mapping[str, Sequence[Known]]
+) -> GraphDef:
     """A copy to import: placeholders with full shapes, handles of the right type, stubs for control flow."""
-    prepared = compat.GraphDef()
+    prepared = GraphDef()
     prepared.versions.CopyFrom(graph_def.versions)
     prepared.library.CopyFrom(graph_def.library)
     for node in graph_def.node:
@@ -150,13 +156,13 @@ def _rewire(node: Any, stubs: Mapping[str, object]) -> None:
         edge = parse_tensor(text)
         if edge.node not in stubs:
             inputs.append(text)
-        elif edge.index != CONTROL:
-            inputs.append(_stub_name(edge.node, edge.index))
+        elif edge.output != CONTROL:
+            inputs.append(_stub_name(edge.node, edge.output))
     del node.input[:]
     node.input.extend(inputs)
 
 
-def _add_stand_in(graph_def: compat.GraphDef, name: str, known: Known) -> None:
+def _add_stand_in(graph_def: GraphDef, name: str, known: Known) -> None:
     node = graph_def.node.add()
     node.name = name
     if known.dtype == "resource" and known.element is not None:
@@ -179,7 +185,7 @@ def _add_stand_in(graph_def: compat.GraphDef, name: str, known: Known) -> None:
         node.attr["shape"].shape.CopyFrom(tf.TensorShape(known.dims).as_proto())
 
 
-def _add_constant(graph_def: compat.GraphDef, name: str, value: Any) -> str:
+def _add_constant(graph_def: GraphDef, name: str, value: Any) -> str:
     node = graph_def.node.add()
     node.name = name
     _fill_constant(node, value)
@@ -202,7 +208,7 @@ def _as_shape_tensor(dims: tuple[int | None, ...] | None) -> Any:
 
 
 def _follow_lists(
-    graph_def: compat.GraphDef, tensors: dict[Tensor, Known], stubs: Mapping[str, object]
+    graph_def: GraphDef, tensors: dict[Tensor, Known], stubs: Mapping[str, object]
 ) -> dict[str, list[Known]]:
     """Fill in `element` and `length` of the tensor lists; returns the nodes of which more is known than TensorFlow knew.
 
@@ -212,7 +218,7 @@ def _follow_lists(
     for node in graph_def.node:
         if node.name in stubs or not node.op.startswith(_MAY_HOLD_LISTS):
             continue
-        given = [tensors[edge] for edge in edges(node) if edge.index != CONTROL]
+        given = [tensors[edge] for edge in edges(node) if edge.output != CONTROL]
         listed = _list_after(node.op, given)
         if listed is not None:
             out = Tensor(node.name, 0)
@@ -222,7 +228,7 @@ def _follow_lists(
             better = _taken(node.op, given[0], tensors[taken])
             if (better.dims, better.value is None) != (tensors[taken].dims, tensors[taken].value is None):
                 tensors[taken] = better
-                learned[node.name] = [tensors[Tensor(node.name, i)] for i in range(taken.index + 1)]
+                learned[node.name] = [tensors[Tensor(node.name, i)] for i in range(taken.output + 1)]
     return learned
 
 
@@ -264,6 +270,77 @@ def _list_after(op: str, given: Sequence[Known]) -> tuple[Known | None, int | No
     put = given[{"TensorListPushBack": 1, "TensorListSetItem": 2}[op]] if op != "TensorListPopBack" else None
     element = source.element if put is None else put
     return element, None if source.length is None else source.length + change
+
+
+# --- shapes that depend on the data ---
+
+
+def _bound(
+    graph_def: GraphDef, tensors: dict[Tensor, Known], stubs: Mapping[str, object], found: Inferred
+) -> dict[str, list[Known]]:
+    """Nodes with open dimensions and a known upper bound, at that bound."""
+    learned = {}
+    for node in graph_def.node:
+        rule = _BOUNDS.get(node.op)
+        if rule is None or node.name in stubs:
+            continue
+        given = [tensors[edge] for edge in edges(node) if edge.output != CONTROL]
+        made = _outputs(node.name, tensors)
+        if all(known.complete for known in made) or not all(known.complete for known in given):
+            continue
+        bounded = [replace(k, dims=d) for k, d in zip(made, rule(given, made), strict=True)]
+        tensors.update({Tensor(node.name, i): known for i, known in enumerate(bounded)})
+        if node.op not in _SMALL_AND_FOLDED:
+            found.bounded.add(node.name)
+            learned[node.name] = bounded
+    return learned
+
+
+def _outputs(node: str, tensors: Mapping[Tensor, Known]) -> list[Known]:
+    outputs: list[Known] = []
+    while (known := tensors.get(Tensor(node, len(outputs)))) is not None:
+        outputs.append(known)
+    return outputs
+
+
+_SMALL_AND_FOLDED = frozenset({"BroadcastGradientArgs", "BroadcastArgs"})
+"""A few axes each; TensorFlow computes their values where it needs them, so they must stay in the graph."""
+
+_Dims = tuple[int | None, ...] | None
+
+
+def _elements(known: Known) -> int:
+    return math.prod(d or 0 for d in known.dims or ())
+
+
+def _longest_vector(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
+    longest = max(_elements(known) for known in given)
+    return [(longest,) for _ in made]
+
+
+def _every_index(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
+    return [(_elements(given[0]), len(given[0].dims or ()))]
+
+
+def _every_element(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
+    return [(_elements(given[0]),) for _ in made]
+
+
+def _every_row(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
+    return [given[0].dims for _ in made]
+
+
+_BOUNDS = {
+    "BroadcastGradientArgs": _longest_vector,
+    "BroadcastArgs": _longest_vector,
+    "Where": _every_index,
+    "Unique": _every_element,
+    "UniqueV2": _every_element,
+    "UniqueWithCounts": _every_element,
+    "ListDiff": _every_element,
+    "DynamicPartition": _every_row,
+}
+"""Upper bounds of outputs whose shape only the data tells."""
 
 
 # --- loops, branches, calls ---
@@ -364,7 +441,7 @@ def _larger(outputs: Sequence[Known]) -> Known:
     complete = [known for known in outputs if known.complete]
     if len(complete) < len(outputs):
         return replace(outputs[0], dims=outputs[0].dims if not complete else complete[0].dims, value=None)
-    return replace(max(complete, key=lambda known: int(np.prod(known.dims or (1,)))), value=None)
+    return replace(max(complete, key=_elements), value=None)
 
 
 def _trip_count(cond: Any, body: Any, given: Sequence[Known]) -> int | None:

@@ -1,0 +1,109 @@
+"""One model, predicted and then really run, in a process of its own: `python -m benchmarks.predict_child NAME BATCH MODE`.
+
+MODE is `fixed` (Lowtide's order) or `plain` (TensorFlow's own). Prints one JSON object as its last line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import tensorflow as tf
+
+from benchmarks.zoo import ENTRIES, Workload
+from lowtide.simulate import forecast, simulate, tidy_order
+from lowtide.tf import profile
+from lowtide.tf.capture import Step
+from lowtide.tf.rewrite import as_function, ordered_graph
+from lowtide.tf.trace import capture_function, capture_model
+
+WARM_UP, MEASURED = 2, 5
+
+
+def main(name: str, batch: int, mode: str) -> None:
+    entry = next(e for e in ENTRIES if e.name == name and e.batch == batch)
+    workload = entry.build(batch)
+    answer = fixed(workload, batch) if mode == "fixed" else plain(workload, batch)
+    print(json.dumps({"name": name, "batch": batch, "mode": mode, **answer}))
+
+
+def captured(workload: Workload) -> Step:
+    if workload.model is not None:
+        return capture_model(workload.model, workload.data)
+    return capture_function(workload.step, workload.data, {})
+
+
+def flat(workload: Workload) -> list[Any]:
+    leaves = tf.nest.flatten(workload.data, expand_composites=True)
+    return [tf.convert_to_tensor(leaf) for leaf in leaves if leaf is not None]
+
+
+def fixed(workload: Workload, batch: int) -> dict[str, Any]:
+    step, arguments = captured(workload), flat(workload)
+    program = replace(step.program, in_use=profile.device_bytes()["current"])
+    started = time.perf_counter()
+    order = tidy_order(program, batch)
+    timeline = simulate(program, batch, order)
+    seconds = time.perf_counter() - started
+    call = as_function(step, ordered_graph(step.graph_def, order), timeline.grow_first)
+    peaks = peaks_of(lambda: call(*arguments))
+    events = profile.memory_events(lambda: call(*arguments))
+    before = profile.device_bytes()["current"]
+    return {
+        "ops": len(program.ops),
+        "seconds": seconds,
+        "predicted_peak_bytes": timeline.chunk_peak,
+        "measured_peak_bytes": max(peaks),
+        "predicted_requested_step_bytes": timeline.peak - timeline.resident,
+        "measured_requested_step_bytes": profile.requested_peak(events),
+        "predicted_resident_bytes": timeline.chunk_resident,
+        "measured_resident_bytes": before,
+        "unknown": [f"{note.treatment}: {note.what}" for note in program.notes],
+    }
+
+
+def plain(workload: Workload, batch: int) -> dict[str, Any]:
+    if workload.model is not None:
+        model = workload.model
+        step = tf.function(
+            tf.autograph.experimental.do_not_convert(
+                lambda data: model.distribute_strategy.run(model.train_step, args=(data,))
+            ),
+            reduce_retracing=True,
+        )
+        run = opened(step, workload.data)
+    else:
+        run = lambda: workload.step(*workload.data)  # noqa: E731
+    program = replace(captured(workload).program, in_use=profile.device_bytes()["current"])
+    predicted = forecast(program, batch)
+    peaks = peaks_of(run)
+    return {"low_bytes": predicted.plain_low, "high_bytes": predicted.plain_high, "peaks_bytes": peaks}
+
+
+def opened(step: Any, data: Any) -> Any:
+    """The call that Keras makes: traced with an open batch, given a batch."""
+    concrete = step.get_concrete_function(
+        tf.nest.map_structure(
+            lambda t: None if t is None else tf.TensorSpec([None, *t.shape[1:]] if t.shape.rank else [], t.dtype), data
+        )
+    )
+    arguments = [leaf for leaf in tf.nest.flatten(data, expand_composites=True) if leaf is not None]
+    return lambda: concrete(*arguments)
+
+
+def peaks_of(run: Any) -> list[int]:
+    for _ in range(WARM_UP):
+        run()
+    peaks = []
+    for _ in range(MEASURED):
+        profile.reset_peak()
+        run()
+        peaks.append(profile.device_bytes()["peak"])
+    return peaks
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,205 @@
+"""Simulated annealing over schedules, with the budget as a penalty whose weight swings (strategic oscillation).
+
+Energy is cost + weight x bytes above the budget, summed over the executions. The weight rises while the row is
+over the budget and falls while it is within it, so the walk keeps crossing the border where the best plans are.
+The budget itself comes down a little at a time, from the peak of the first row to the one asked for: every step
+on the way is a point of the curve of bytes against time.
+Known to be suboptimal: everything; it proves nothing. `exact` does, on small problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import exp
+from random import Random
+from time import monotonic
+
+from lowtide.plan.moves import drag, drop, gap, recompute, shift, window
+from lowtide.plan.tape import Tape
+
+Found = tuple[int, float, tuple[int, ...]]  # peak, cost, order
+
+BLOCK = 64  # moves between two looks at the clock
+HOT, COLD = 0.5, 0.005  # temperatures, in mean node costs
+STEP = 0.995  # how far the budget comes down at once
+LENGTHS = (1, 2, 3, 5, 8, 16)  # executions that one recomputation may add
+NEAR = 25.0  # executions: how far from a place over the budget a move usually begins
+CLUSTER = 10  # executions that one move may carry along
+
+
+class Annealer:
+    """A walk over the rows of one Tape. `found` collects the rows within their budget worth keeping."""
+
+    def __init__(self, tape: Tape, rng: Random, enough: float = 0.0, hot: float = HOT) -> None:
+        self.tape, self.rng, self.hot = tape, rng, hot
+        self.target = tape.budget
+        self.enough = enough * (1 + 1e-12)  # a row within the target that costs no more ends the walk
+        self.found: list[Found] = []
+        self.best = float("inf")
+        self.tried = 0
+        game = tape.game
+        self.unit = sum(game.cost) / max(1, game.end) or 1.0
+        mean_size = sum(game.size) / max(1, len(game.size))
+        self.weight = self.unit / max(1.0, mean_size)
+        self.lightest, self.heaviest = self.weight / 64, self.weight * 64
+        tape.set_budget(max(tape.budget, tape.peak()))
+        self.note()
+
+    def note(self) -> None:
+        """Keep the row if it is the cheapest within this budget."""
+        tape = self.tape
+        if tape.excess == 0 and tape.cost < self.best - 1e-9:
+            self.best = tape.cost
+            self.found.append((tape.peak(), tape.cost, tape.order()))
+
+    def run(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:
+        """Come down to the budget, then cool; until `stop` says so, or nothing can be cheaper."""
+        start = monotonic()
+        self.descend(start + seconds, stop)
+        self.cool(start + seconds, stop)
+
+    def descend(self, deadline: float, stop: Callable[[], bool]) -> None:
+        """Lower the budget a little whenever the row is within it, until it is the one asked for."""
+        tape = self.tape
+        while (tape.budget > self.target or tape.excess) and monotonic() < deadline and not stop():
+            if tape.excess == 0:
+                tape.set_budget(max(self.target, int(tape.peak() * STEP) - 1))
+                self.best = float("inf")
+                self.note()
+            self.block(self.hot * self.unit)
+
+    def cool(self, deadline: float, stop: Callable[[], bool]) -> None:
+        start = monotonic()
+        while (now := monotonic()) < deadline and self.best > self.enough and not stop():
+            self.block(self.unit * HOT * (COLD / HOT) ** ((now - start) / (deadline - start)))
+
+    def block(self, temperature: float) -> None:
+        tape = self.tape
+        inside = 0
+        for _ in range(BLOCK):
+            self.step(temperature)
+            inside += tape.excess == 0
+        self.weight *= 0.94 if 2 * inside > BLOCK else 1.06
+        self.weight = min(max(self.weight, self.lightest), self.heaviest)
+        if len(tape.log) > 4096:
+            tape.log.clear()
+        if self.rng.random() < 0.002:
+            tape.rekey()
+
+    def step(self, temperature: float) -> None:
+        tape = self.tape
+        mark, cost, excess = len(tape.log), tape.cost, tape.excess
+        self.tried += 1
+        tape.most = mark + self.rng.choice(LENGTHS)
+        if not self.move():
+            tape.undo(mark)
+            return
+        rise = tape.cost - cost + self.weight * (tape.excess - excess)
+        if rise > 0 and (rise > 30 * temperature or self.rng.random() >= exp(-rise / temperature)):
+            tape.undo(mark)
+        elif tape.excess == 0:
+            self.note()
+
+    # -- which move ---------------------------------------------------------------------------------------
+
+    def move(self) -> bool:
+        r = self.rng.random()
+        if r < 0.12:
+            return self.move_drag()
+        if r < 0.45:
+            return self.move_shift()
+        if self.tape.excess > 0 or r < 0.5:
+            return self.move_break() if r < 0.9 else self.move_drop()
+        if r < 0.75:
+            return self.move_drop()
+        if r < 0.9:
+            return self.move_swap()
+        return self.move_break()
+
+    def move_break(self) -> bool:
+        """End a lifetime that passes a place over the budget, and recompute before its next use."""
+        tape, rng, game = self.tape, self.rng, self.tape.game
+        p = self.pick_hot()
+        key = tape.keys[p]
+        for _ in range(12):
+            q = rng.randrange(p, len(tape.at))
+            ins = game.ins[tape.at[q]]
+            if not ins:
+                continue
+            s = rng.choice(ins)
+            if not game.size[s]:
+                continue
+            low, _ = gap(tape, s, tape.keys[q])
+            if low < key and tape.position(low) + 1 < q:
+                return recompute(tape, game.maker[s], tape.keys[q], rng, self.weight)
+        return False
+
+    def pick_hot(self) -> int:
+        """A position over the budget if there is one, any otherwise."""
+        tape, rng = self.tape, self.rng
+        n = len(tape.at)
+        if not tape.excess:
+            return rng.randrange(n)
+        for _ in range(6):
+            p = rng.randrange(n)
+            if tape.over[p] > 0:
+                return p
+        return tape.over.index(max(tape.over))
+
+    def pick_near(self) -> int:
+        """An execution near a place over the budget if there is one, any otherwise."""
+        n, rng = len(self.tape.at) - 1, self.rng
+        if self.tape.excess and rng.random() < 0.7:
+            p = self.pick_hot() + int(rng.gauss(0.0, NEAR))
+            if 0 <= p < n:
+                return p
+        return rng.randrange(n)
+
+    def move_drop(self) -> bool:
+        """Drop a recomputation."""
+        tape, rng = self.tape, self.rng
+        for _ in range(20):
+            p = rng.randrange(len(tape.at))
+            if len(tape.copies[tape.at[p]]) > 1:
+                return drop(tape, tape.at[p], tape.keys[p])
+        return False
+
+    def move_swap(self) -> bool:
+        """Drop one recomputation and pay for it with another."""
+        if not self.move_drop():
+            return False
+        if self.tape.excess:
+            self.move_break()
+        return True
+
+    def move_shift(self) -> bool:
+        """Move one execution to the far ends of where it may be, near by, or anywhere."""
+        tape, rng = self.tape, self.rng
+        p = self.pick_near()
+        group, key = tape.at[p], tape.keys[p]
+        low, high = window(tape, group, key)
+        a, b = tape.position(low), tape.position(high)
+        if b - a < 3:
+            return False
+        r = rng.random()
+        if r < 0.3:
+            q = b
+        elif r < 0.5:
+            q = a + 1
+        elif r < 0.8:
+            q = rng.randint(max(a + 1, p - 6), min(b, p + 7))
+        else:
+            q = rng.randint(a + 1, b)
+        if q in (p, p + 1):
+            return False
+        target = tape.before(tape.keys[q])
+        return bool(target) and shift(tape, group, key, target)
+
+    def move_drag(self) -> bool:
+        """Move one execution further than it may go alone, with those that must go along."""
+        tape, rng = self.tape, self.rng
+        n = len(tape.at) - 1
+        p = self.pick_near()
+        reach = 4 << rng.randrange(5)
+        q = min(n, max(0, p + rng.randint(-reach, reach)))
+        return q not in (p, p + 1) and drag(tape, p, q, CLUSTER)

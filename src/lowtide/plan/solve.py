@@ -1,0 +1,207 @@
+"""The planner: a budget in, the cheapest schedule found within it out, or the smallest budget there is.
+
+Every schedule is replayed by `check`, which shares no code with the search, before it is believed. Plans go
+into an archive, so one Planner never asks more for a larger budget.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from time import monotonic
+
+from lowtide.errors import Infeasible
+from lowtide.plan import worker
+from lowtide.plan.archive import Archive
+from lowtide.plan.anneal import Found
+from lowtide.plan.bound import peak_floor
+from lowtide.plan.check import check
+from lowtide.plan.contract import contract
+from lowtide.plan.evict import fit
+from lowtide.plan.game import prune
+from lowtide.plan.order import best_order
+from lowtide.plan.problem import Point, Problem, Progress, Report, Smallest, Solution, silent
+from lowtide.plan.stages import Stages
+from lowtide.units import format_size
+
+
+FIT_SHARE = 0.3  # of the time, at most, for the first plan
+FIRST_SHARE = 0.35  # of what is left, for walking before proving
+ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
+HOTS = (0.5, 2.0)  # temperatures of the walks of the two processes
+PROVE_LARGEST = 30_000  # variables of the bound's model
+
+
+class Planner:
+    """Everything known of one Problem: its base schedule, and the best plans found so far."""
+
+    def __init__(self, problem: Problem, seed: int = 0, processes: int = 2) -> None:
+        self.problem, self.seed, self.processes = problem, seed, processes
+        self.base = check(problem, problem.base)
+        self.floor = peak_floor(problem)
+        self.archive = Archive()
+        self.archive.add(self.base.peak, self.base.cost, problem.base)
+        self.game = contract(problem)
+        self.order = best_order(self.game, range(self.game.end))
+        self.rows = Archive()  # the same plans as rows of the game: where the search begins again
+        self._keep(self.order)
+
+    def solve(self, budget: int, seconds: float = 10.0, report: Report = silent) -> Solution:
+        """The cheapest schedule found within `budget`; `Infeasible` if none was."""
+        deadline = monotonic() + seconds
+        known = self.archive.within(budget)
+        bound = self.base.cost
+        if budget < self.floor.peak:
+            self.smallest(seconds, report)
+        elif known is None or known.cost > bound:
+            bound = self._search(budget, deadline, report, self.base.cost)
+            known = self.archive.within(budget)
+        if known is None:
+            raise self._infeasible(budget)
+        checked = check(self.problem, known.schedule, budget)
+        return Solution(known.schedule, checked.peak, checked.cost, min(max(bound, self.base.cost), checked.cost))
+
+    def smallest(self, seconds: float = 10.0, report: Report = silent) -> Smallest:
+        """The smallest peak that a search of `seconds` reaches, and the node that executes there."""
+        if self.archive.smallest().peak > self.floor.peak:
+            self._search(self.floor.peak, monotonic() + seconds, report, float("inf"))
+        point = self.archive.smallest()
+        at = check(self.problem, point.schedule).at
+        return Smallest(point.peak, point.schedule, point.cost, point.schedule[at], self.floor.peak)
+
+    def curve(self, seconds: float = 30.0, report: Report = silent) -> list[Point]:
+        """Bytes against time: the plans found that no other beats, by rising budget.
+
+        A third of the time goes down to the smallest budget, the rest to a few budgets between.
+        """
+        low = self.smallest(seconds / 3, report).peak
+        steps = 8
+        for i in range(1, steps):
+            budget = low + (self.base.peak - low) * i // steps
+            self.solve(budget, seconds * 2 / 3 / (steps - 1), report)
+        return list(self.archive)
+
+    # -- the search ---------------------------------------------------------------------------------------
+
+    def _search(self, budget: int, deadline: float, report: Report, enough: float) -> float:
+        """Fill the archives with plans towards `budget`; a bound on the cost within it, proven on the way.
+
+        A plan within the budget that costs at most `enough` ends the search.
+        """
+        watch = _Watch(self, budget, monotonic(), report)
+        watch.say("evict")
+        row = fit(self.game, self.order, budget, watch.start + (deadline - watch.start) * FIT_SHARE)
+        self._keep(row)
+        if self.game.end > ANNEAL_LARGEST:
+            self._squeeze(budget, deadline)
+            return self.base.cost
+        half = monotonic() + (deadline - monotonic()) * FIRST_SHARE
+        self._anneal(budget, half, watch, enough)
+        return self._prove(budget, deadline, watch, enough)
+
+    def _squeeze(self, budget: int, deadline: float) -> None:
+        """Where `budget` was not met, find by bisection what can be."""
+        low = budget
+        while self.rows.within(budget) is None and monotonic() < deadline:
+            high = self.rows.smallest().peak
+            middle = (low + high) // 2
+            if high - low <= budget // 256:
+                return
+            self._keep(fit(self.game, self.order, middle, deadline))
+            if self.rows.smallest().peak > middle:
+                low = middle
+
+    def _anneal(self, budget: int, until: float, watch: _Watch, enough: float) -> None:
+        """Two walks at once: one from the best row known, one from the plain order."""
+        watch.say("anneal")
+        seconds = until - monotonic()
+        rows = [self._best_row(budget)] + [self.order] * (self.processes - 1)
+        jobs = [
+            worker.Job(self.game, row, budget, seconds - (i > 0) * worker.START, self.seed + i, enough, HOTS[i % 2])
+            for i, row in enumerate(rows)
+            if seconds > (i > 0) * 3 * worker.START
+        ]
+        children = [worker.start(job) for job in jobs[1:]]
+        for job in jobs[:1]:
+            self._take(worker.search(job))
+        for child in children:
+            self._take(worker.collect(child).found)
+
+    def _prove(self, budget: int, deadline: float, watch: _Watch, enough: float) -> float:
+        """Walk on from the best row while a child proves a bound; stop when they meet."""
+        known, bound = self.rows.within(budget), self.base.cost
+        seconds = deadline - monotonic()
+        if seconds < 0.05 or (known is not None and known.cost <= enough):
+            return bound
+        watch.say("prove")
+        job = worker.Job(self.game, self._best_row(budget), budget, seconds, self.seed + 5, enough)
+        child = self._prover(job, known.cost) if known is not None else None
+        walk = worker.walker(job)
+        share = 1.0 if child is not None else 0.3
+        walk.run(seconds * share, stop=lambda: child is not None and child.poll() is not None)
+        self._take(walk.found)
+        bound = max(bound, worker.collect(child).bound)
+        known = self.rows.within(budget)
+        if known is None or known.cost > bound:
+            self._anneal(budget, deadline, watch, max(enough, bound))
+        return bound
+
+    def _prover(self, job: worker.Job, known_cost: float) -> subprocess.Popen[bytes] | None:
+        """A child that proves a bound, if its model is small and likely to say something."""
+        stages = Stages(self.game, job.budget, known_cost)
+        worth = stages.size() < PROVE_LARGEST and 2 * len(stages.path) > self.game.end
+        if not worth or job.seconds < 4 * worker.START or self.processes < 2:
+            return None
+        return worker.start(replace(job, seconds=0.8 * job.seconds - worker.START, known_cost=known_cost))
+
+    def _best_row(self, budget: int) -> tuple[int, ...]:
+        return (self.rows.within(budget) or self.rows.smallest()).schedule
+
+    def _take(self, found: list[Found]) -> None:
+        for peak, cost, row in found:
+            known = self.rows.within(peak)
+            if known is None or known.cost > cost:
+                self._keep(row)
+
+    def _keep(self, row: tuple[int, ...]) -> None:
+        """Believe a row only after the checker has replayed what it expands to."""
+        schedule = prune(self.problem, self.game.expand(row))
+        checked = check(self.problem, schedule)
+        self.rows.add(checked.peak, checked.cost, row)
+        self.archive.add(checked.peak, checked.cost, schedule)
+
+    def _infeasible(self, budget: int) -> Infeasible:
+        point = self.archive.smallest()
+        at = point.schedule[check(self.problem, point.schedule).at]
+        floor = self.floor
+        proof = f"{self.problem.label(floor.node)} alone needs {floor.peak}"
+        return Infeasible(
+            f"budget {budget} bytes ({format_size(budget)}): no plan was found within it; the smallest reached is "
+            f"{point.peak} bytes ({format_size(point.peak)}), set by {self.problem.label(at)}; {proof}",
+            point.peak,
+        )
+
+
+class _Watch:
+    """Tells `report` what is going on and what is known so far."""
+
+    def __init__(self, planner: Planner, budget: int, start: float, report: Report) -> None:
+        self.planner, self.budget, self.start, self.report = planner, budget, start, report
+
+    def say(self, stage: str) -> None:
+        known = self.planner.rows.within(self.budget)
+        seconds = monotonic() - self.start
+        if known is None:
+            self.report(Progress(stage, seconds))
+        else:
+            self.report(Progress(stage, seconds, known.cost, known.peak))
+
+
+def solve(problem: Problem, budget: int, seconds: float = 10.0, report: Report = silent) -> Solution:
+    """The cheapest schedule found within `budget` bytes in about `seconds`; `Infeasible` if none was."""
+    return Planner(problem).solve(budget, seconds, report)
+
+
+def curve(problem: Problem, seconds: float = 30.0, report: Report = silent) -> list[Point]:
+    """Bytes against time for every budget from the base peak to the smallest found."""
+    return Planner(problem).curve(seconds, report)

@@ -1,0 +1,97 @@
+"""Searching, or proving, in a second process: a job comes in on standard input, what was found goes out on standard output.
+
+Not `multiprocessing`: forking a process that holds TensorFlow's threads is unsafe, and spawning runs the user's
+script again. A child of our own does neither. If it cannot start, the first process searches alone.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import cast
+
+from lowtide.plan.anneal import HOT, Annealer, Found
+from lowtide.plan.game import Game
+from lowtide.plan.stages import Stages
+from lowtide.plan.tape import Tape
+
+GRACE = 5.0
+START = 0.15  # seconds until a child has started
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Search from the row `order`; or, with a `known_cost`, prove a bound on the cost within the budget."""
+
+    game: Game
+    order: tuple[int, ...]
+    budget: int
+    seconds: float
+    seed: int
+    enough: float  # a row within the budget that costs no more ends the search
+    hot: float = HOT
+    known_cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    found: list[Found]
+    bound: float = 0.0
+
+
+def answer(job: Job) -> Answer:
+    """Do a job here and now."""
+    if job.known_cost is not None:
+        return Answer([], Stages(job.game, job.budget, job.known_cost).bound(job.seconds))
+    return Answer(search(job))
+
+
+def walker(job: Job) -> Annealer:
+    """An annealer about to begin where the job says."""
+    return Annealer(Tape(job.game, job.order, job.budget), Random(job.seed), job.enough, job.hot)
+
+
+def search(job: Job) -> list[Found]:
+    """Every plan worth keeping that annealing finds: (peak, cost, order)."""
+    annealer = walker(job)
+    annealer.run(job.seconds)
+    return annealer.found
+
+
+def start(job: Job) -> subprocess.Popen[bytes] | None:
+    """`search(job)` in a child; None if this machine will not start one."""
+    root = str(Path(__file__).parents[2])
+    code = f"import sys; sys.path.insert(0, {root!r}); from lowtide.plan.worker import main; main()"
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except OSError:
+        return None
+    assert child.stdin is not None
+    try:
+        pickle.dump(job, child.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+        child.stdin.close()
+    except OSError:
+        child.kill()
+        return None
+    return child
+
+
+def collect(child: subprocess.Popen[bytes] | None) -> Answer:
+    """What the child found; nothing if it died."""
+    if child is None:
+        return Answer([])
+    assert child.stdout is not None
+    data = child.stdout.read()
+    child.wait(GRACE)
+    return cast(Answer, pickle.loads(data)) if data else Answer([])
+
+
+def main() -> None:
+    done = answer(cast(Job, pickle.load(sys.stdin.buffer)))
+    pickle.dump(done, sys.stdout.buffer, protocol=pickle.HIGHEST_PROTOCOL)

@@ -1,0 +1,43 @@
+"""Artifacts in files: gzipped JSON with a kind and a schema version, so that the wrong file is told from the damaged one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+from lowtide.errors import BadFile
+
+
+def write_artifact(path: str | os.PathLike[str], kind: str, version: int, body: Any) -> None:
+    """Write whole or not at all: a reader never sees half a file."""
+    target = Path(path)
+    text = json.dumps({"lowtide": kind, "version": version, "body": body}, separators=(",", ":"))
+    partial = target.with_name(target.name + ".partial")
+    partial.write_bytes(gzip.compress(text.encode(), compresslevel=1, mtime=0))
+    partial.replace(target)
+
+
+def read_artifact(path: str | os.PathLike[str], kind: str, version: int) -> Any:
+    """The body of a file of this kind, no newer than `version`."""
+    source = Path(path)
+    try:
+        raw = source.read_bytes()
+    except OSError as error:
+        raise BadFile(f"{source}: cannot be read ({error.strerror}); expected a Lowtide {kind}") from None
+    try:
+        document = json.loads(gzip.decompress(raw))
+    except (OSError, EOFError, zlib.error, ValueError):
+        raise BadFile(f"{source}: damaged, or not a Lowtide {kind}; make it again") from None
+    if not isinstance(document, dict) or document.get("lowtide") != kind:
+        found = document.get("lowtide") if isinstance(document, dict) else None
+        raise BadFile(f"{source}: expected a Lowtide {kind}, found {found or 'something else'}")
+    if not isinstance(document.get("version"), int) or document["version"] > version:
+        raise BadFile(
+            f"{source}: {kind} of version {document.get('version')}, this Lowtide reads up to {version}; "
+            "upgrade lowtide or make the file again"
+        )
+    return document["body"]

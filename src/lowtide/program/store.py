@@ -1,0 +1,96 @@
+"""Program <-> file. Positions in lists, not names, carry the structure: a step has ten thousand ops."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide.errors import BadFile
+from lowtide.program.files import read_artifact, write_artifact
+from lowtide.program.types import Dim, Note, Op, Program, Resident, Source, Value
+from lowtide.program.verify import verify
+
+KIND, VERSION = "program", 1
+
+
+def save_program(program: Program, path: str | os.PathLike[str]) -> None:
+    write_artifact(path, KIND, VERSION, program_to_data(program))
+
+
+def load_program(path: str | os.PathLike[str]) -> Program:
+    body = read_artifact(path, KIND, VERSION)
+    try:
+        program = program_from_data(body)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise BadFile(f"{path}: damaged program ({type(error).__name__}: {error}); make it again") from None
+    verify(program)
+    return program
+
+
+def program_to_data(program: Program) -> dict[str, Any]:
+    return {
+        "name": program.name,
+        "batch": program.batch,
+        "in_use": program.in_use,
+        "versions": dict(program.versions),
+        "inputs": program.inputs,
+        "outputs": program.outputs,
+        "keep": program.keep,
+        "notes": [[n.what, n.treatment, n.bytes, n.why] for n in program.notes],
+        "residents": [
+            [r.name, r.category, r.bytes, r.value, r.layer, r.source] for r in program.residents
+        ],
+        "values": [[v.dtype, v.shape] for v in program.values],
+        "ops": [
+            [op.name, op.kind, op.inputs, op.outputs, op.after, dict(op.attrs), op.layer, op.source, op.phase,
+             op.bodies, op.trips]
+            for op in program.ops
+        ],
+        "functions": [program_to_data(function) for function in program.functions],
+    }  # fmt: skip
+
+
+def program_from_data(data: Mapping[str, Any]) -> Program:
+    return Program(
+        ops=tuple(_op(*row) for row in data["ops"]),
+        values=tuple(
+            Value(dtype, None if shape is None else tuple(Dim(*dim) for dim in shape))
+            for dtype, shape in data["values"]
+        ),
+        inputs=tuple(data["inputs"]),
+        outputs=tuple(data["outputs"]),
+        keep=tuple(data["keep"]),
+        residents=tuple(_resident(*row) for row in data["residents"]),
+        functions=tuple(program_from_data(function) for function in data["functions"]),
+        batch=data["batch"],
+        in_use=data["in_use"],
+        name=data["name"],
+        notes=tuple(Note(*row) for row in data["notes"]),
+        versions=dict(data["versions"]),
+    )
+
+
+def _op(
+    name: str, kind: str, inputs: list[int], outputs: list[int], after: list[int], attrs: dict[str, Any],
+    layer: str, source: list[Any] | None, phase: str, bodies: list[int], trips: list[int] | None,
+) -> Op:  # fmt: skip
+    return Op(
+        name,
+        kind,
+        tuple(inputs),
+        tuple(outputs),
+        tuple(after),
+        {key: tuple(value) if isinstance(value, list) else value for key, value in attrs.items()},
+        layer,
+        Source(*source) if source else None,
+        phase,
+        tuple(bodies),
+        Dim(*trips) if trips else None,
+    )
+
+
+def _resident(
+    name: str, category: str, size: int, value: int, layer: str, source: list[Any] | None
+) -> Resident:
+    return Resident(name, category, size, value, layer, Source(*source) if source else None)

@@ -1,0 +1,199 @@
+"""How plain TensorFlow picks its order: a model of its executor and its thread pool, in made-up time.
+
+A thread that finishes an op looks at what has become ready. Cheap kernels it runs itself, first come first served. The
+others go to its own queue, newest in front, except the last, which it runs next unless there is something cheap to
+do. A thread with nothing to do takes from the front of its own queue, then from the back of another's. Two threads
+and kernels whose duration differs from run to run: hence an order that differs from run to run.
+
+TensorFlow learns which kernels are cheap by timing them, but so slowly that in the first ninety steps only those
+that say so themselves count: `CHEAP`.
+
+Known to be rough: durations. They are flops and bytes over typical rates; only their proportions matter. A loop or a
+branch counts as one op, where TensorFlow mixes its ops with those outside.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from math import prod
+from random import Random
+
+from lowtide.ops import UNKNOWN, Act, rule_at
+from lowtide.program import Op, Program
+
+THREADS = 2
+
+CHEAP = frozenset(
+    "Const Placeholder _Arg VarHandleOp Identity IdentityN StopGradient PreventGradient Reshape Squeeze ExpandDims Shape "
+    "ShapeN Size Rank NoOp ControlTrigger BroadcastGradientArgs BroadcastArgs".split()
+)
+"""Kernels that TensorFlow declares inexpensive."""
+
+SOURCES = frozenset("Const Placeholder _Arg VarHandleOp".split())
+"""Kernels that only hand out what is there: taken to be done before the step begins."""
+
+CHEAP_TIME = 1e-6
+"""Seconds for a cheap kernel: all of it is the executor's own work."""
+OP_TIME = 5e-6
+"""Seconds that any other op takes for itself."""
+FLOPS = 4e10
+"""Multiplications and additions a second in a matrix product or convolution."""
+BYTES = 5e9
+"""Bytes a second that an op reads and writes."""
+WAKE_TIME = 1e-5
+"""Seconds until an idle thread notices that there is work."""
+FASTEST, SLOWEST = 0.5, 1.5
+"""How a duration varies from run to run: other processes, caches, what the other thread does."""
+
+UNORDERED_EDGES = 8
+"""TensorFlow keeps up to this many edges of a node in the order they were made, more in no order."""
+
+_IDLE = -1
+
+
+class Executor:
+    """A Program at one batch size, ready to be run many times."""
+
+    def __init__(self, program: Program, batch: int) -> None:
+        ops = program.ops
+        self._cost = durations(program, batch)
+        self._cheap = [op.kind in CHEAP for op in ops]
+        maker = {value: index for index, op in enumerate(ops) for value in op.outputs}
+        self._waiting = [0] * len(ops)
+        self._followers: list[list[int]] = [[] for _ in ops]
+        for index, op in enumerate(ops):
+            for before in {*(maker[v] for v in op.inputs if v in maker), *op.after}:
+                if ops[before].kind not in SOURCES:
+                    self._followers[before].append(index)
+                    self._waiting[index] += 1
+        self._sources = [event for i, op in enumerate(ops) if op.kind in SOURCES for event in (i, ~i)]
+        self._roots = [i for i, op in enumerate(ops) if op.kind not in SOURCES and not self._waiting[i]]
+
+    def run(self, random: Random) -> list[int]:
+        """One step: an op's index where it starts, `~index` where it is done."""
+        run = _Run(self._cost, self._cheap, self._waiting, self._followers, random)
+        return self._sources + run.events(self._roots)
+
+
+class _Run:
+    def __init__(
+        self,
+        cost: Sequence[float],
+        cheap: Sequence[bool],
+        waiting: Sequence[int],
+        followers: Sequence[Sequence[int]],
+        random: Random,
+    ) -> None:
+        self._cost, self._cheap, self._followers, self._random = cost, cheap, followers, random
+        self._waiting = list(waiting)
+        self._events: list[int] = []
+        self._inline: list[deque[int]] = [deque() for _ in range(THREADS)]
+        self._queue: list[deque[int]] = [deque() for _ in range(THREADS)]
+        self._agenda: list[tuple[float, int, int]] = []  # when, which thread, the op it will have finished
+        self._idle = set(range(1, THREADS))
+
+    def events(self, roots: Sequence[int]) -> list[int]:
+        self._dispatch(0.0, 0, roots)
+        self._continue(0.0, 0)
+        while self._agenda:
+            now, thread, op = heappop(self._agenda)
+            if op != _IDLE:
+                self._finish(now, thread, op)
+            self._continue(now, thread)
+        return self._events
+
+    def _finish(self, now: float, thread: int, op: int) -> None:
+        self._events.append(~op)
+        ready, waiting = [], self._waiting
+        for follower in self._followers[op]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                ready.append(follower)
+        if ready:
+            if len(ready) > UNORDERED_EDGES:
+                self._random.shuffle(ready)
+            self._dispatch(now, thread, ready)
+
+    def _dispatch(self, now: float, thread: int, ready: Sequence[int]) -> None:
+        cheap, inline, queue = self._cheap, self._inline[thread], self._queue[thread]
+        last = _IDLE
+        for op in ready:
+            if cheap[op]:
+                inline.append(op)
+            else:
+                if last != _IDLE:
+                    queue.appendleft(last)
+                last = op
+        if last != _IDLE:
+            (queue.appendleft if inline else inline.append)(last)
+        if queue and self._idle:
+            heappush(self._agenda, (now + WAKE_TIME * self._random.random(), self._idle.pop(), _IDLE))
+
+    def _continue(self, now: float, thread: int) -> None:
+        """Run cheap ops at once, as long as nobody else has something to do first; then begin one that takes time."""
+        inline, agenda = self._inline[thread], self._agenda
+        while True:
+            op = inline.popleft() if inline else self._take(thread)
+            if op == _IDLE:
+                self._idle.add(thread)
+                return
+            self._events.append(op)
+            if not self._cheap[op]:
+                duration = self._cost[op] * (FASTEST + (SLOWEST - FASTEST) * self._random.random())
+                heappush(agenda, (now + duration, thread, op))
+                return
+            now += CHEAP_TIME
+            if agenda and agenda[0][0] < now:
+                heappush(agenda, (now, thread, op))
+                return
+            self._finish(now, thread, op)
+
+    def _take(self, thread: int) -> int:
+        if self._queue[thread]:
+            return self._queue[thread].popleft()
+        for other in self._queue:
+            if other:
+                return other.pop()
+        return _IDLE
+
+
+def durations(program: Program, batch: int) -> list[float]:
+    """Seconds that each op may take."""
+    sizes = [value.bytes(batch) for value in program.values]
+    inner = [sum(durations(function, batch)) for function in program.functions]
+    result = []
+    for op in program.ops:
+        rule = rule_at(op, program.values, batch) or UNKNOWN
+        seconds = OP_TIME + _flops(op, program, batch) / FLOPS
+        if rule.act not in (Act.VIEW, Act.READ, Act.SOURCE):
+            seconds += sum(sizes[v] for v in (*op.inputs, *op.outputs)) / BYTES
+        trips = op.trips.at(batch) if op.trips is not None else 1
+        result.append(seconds + trips * sum(inner[body] for body in op.bodies))
+    return result
+
+
+def _flops(op: Op, program: Program, batch: int) -> float:
+    """Twice the multiplications of a product or convolution, its gradients included; other ops do not count."""
+    count = lambda value: program.values[value].elements(batch)  # noqa: E731
+    if op.kind in ("MatMul", "_FusedMatMul", "BatchMatMulV2", "BatchMatMul", "Einsum", "BatchMatMulV3"):
+        a, b, c = count(op.inputs[0]), count(op.inputs[1]), count(op.outputs[0])
+        return 2.0 * (float(a) * b * c) ** 0.5
+    if "Conv2D" in op.kind or "Conv3D" in op.kind:
+        return _convolution(op, program, batch)
+    return 0.0
+
+
+def _convolution(op: Op, program: Program, batch: int) -> float:
+    values = program.values
+    if "BackpropFilter" in op.kind:
+        kernel, image = values[op.outputs[0]], values[op.inputs[2]]
+    elif "BackpropInput" in op.kind:
+        kernel, image = values[op.inputs[1]], values[op.inputs[2]]
+    else:
+        kernel, image = values[op.inputs[1]], values[op.outputs[0]]
+    if kernel.shape is None or image.shape is None:
+        return 0.0
+    taps = prod(d.at(batch) for d in kernel.shape[:-1])
+    return 2.0 * taps * image.elements(batch)

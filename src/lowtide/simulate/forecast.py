@@ -1,0 +1,140 @@
+"""Program -> Forecast: everything a user asks of a step before it runs. Arithmetic on the simulator's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lowtide.program import Note, Program
+from lowtide.simulate.bfc import OutOfMemory
+from lowtide.simulate.order import tidy_order
+from lowtide.simulate.plain import plain_range
+from lowtide.simulate.step import simulate, untouched
+from lowtide.simulate.timeline import CATEGORIES, Buffer, Timeline
+
+LARGEST_BATCH = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a step needs at one batch size.
+
+    `timeline` is the fixed order, exact; `plain_low` and `plain_high` are where TensorFlow's own, changing order
+    ends up. The law `fixed + per_sample * batch` holds around this batch; `per_sample` is None for a step that was
+    traced for one batch only. `largest_batch` is for `budget` bytes; None when not asked or not known.
+    """
+
+    timeline: Timeline
+    plain_low: int
+    plain_high: int
+    fixed: int
+    per_sample: float | None
+    budget: int | None = None
+    largest_batch: int | None = None
+    notes: tuple[Note, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    compiler: str = ""
+
+    @property
+    def peak(self) -> int:
+        return self.timeline.chunk_peak
+
+    @property
+    def by_category(self) -> dict[str, int]:
+        """Chunk-level waste included as "allocator": the categories sum to the peak."""
+        totals = dict.fromkeys(CATEGORIES, 0)
+        for buffer in self.at_peak():
+            totals[buffer.category] += buffer.bytes
+        totals["other"] += self.peak - sum(totals.values())
+        return totals
+
+    @property
+    def by_layer(self) -> dict[str, int]:
+        """Bytes alive at the peak by the layer that made them, most first."""
+        return _summed(self.at_peak(), lambda buffer: self.timeline.makers[buffer.maker].layer)
+
+    def at_peak(self) -> list[Buffer]:
+        return self.timeline.alive_at(self.timeline.peak_at)
+
+
+def forecast(program: Program, batch: int | None = None, budget: int | None = None) -> Forecast:
+    """What the step needs at `batch`, the script's own by default, and the largest batch for `budget` bytes."""
+    size = program.batch if batch is None else batch
+    timeline = simulate(program, size, tidy_order(program, size))
+    plain, aside = plain_range(program, size), untouched(program, size)
+    per_sample, fixed = None, timeline.chunk_peak
+    if program.scales:
+        per_sample = _slope(program, size, timeline)
+        fixed = round(timeline.chunk_peak - per_sample * size)
+    largest = None
+    if budget is not None and per_sample is not None:
+        largest = largest_batch(program, budget, start=_guess(budget, fixed, per_sample))
+    return Forecast(
+        timeline,
+        plain.low + aside,
+        plain.high + aside,
+        fixed,
+        per_sample,
+        budget,
+        largest,
+        program.notes,
+        program.versions,
+    )
+
+
+def _slope(program: Program, batch: int, timeline: Timeline) -> float:
+    """Requested bytes a sample, from here to twice here: chunks would add the allocator's accidents."""
+    double = simulate(program, 2 * batch, tidy_order(program, 2 * batch))
+    return (double.peak - timeline.peak) / batch
+
+
+def _guess(budget: int, fixed: int, per_sample: float) -> int:
+    if per_sample <= 0:
+        return LARGEST_BATCH
+    return min(LARGEST_BATCH, max(1, int((budget - fixed) / per_sample)))
+
+
+def fits(program: Program, batch: int, budget: int) -> bool:
+    """Whether an allocator with `budget` bytes gets through the step at `batch`."""
+    try:
+        simulate(program, batch, tidy_order(program, batch), limit=budget)
+    except OutOfMemory:
+        return False
+    return True
+
+
+def largest_batch(program: Program, budget: int, start: int = 1) -> int:
+    """The largest batch that fits, 0 when none does. `start` is a guess; a good one saves simulations."""
+    low, high = _bracket(lambda size: fits(program, size, budget), start)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(program, middle, budget):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _bracket(good: Callable[[int], bool], start: int) -> tuple[int, int]:
+    """(a size that is good or 0, a larger one that is not or is beyond all bounds)."""
+    step = max(1, start // 32)
+    if good(start):
+        low = start
+        while (high := low + step) <= LARGEST_BATCH and good(high):
+            low, step = high, 2 * step
+        return low, min(high, LARGEST_BATCH + 1)
+    high = start
+    while (low := high - step) > 0 and not good(low):
+        high, step = low, 2 * step
+    return max(low, 0), high
+
+
+def largest_buffers(forecast: Forecast, count: int) -> Sequence[Buffer]:
+    return sorted(forecast.at_peak(), key=lambda buffer: -buffer.bytes)[:count]
+
+
+def _summed(buffers: Sequence[Buffer], key: Callable[[Buffer], str]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for buffer in buffers:
+        totals[key(buffer)] = totals.get(key(buffer), 0) + buffer.bytes
+    return dict(sorted(totals.items(), key=lambda item: -item[1]))

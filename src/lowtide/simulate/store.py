@@ -1,0 +1,102 @@
+"""Timeline and Forecast <-> file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from lowtide.errors import BadFile
+from lowtide.program import Note, Source
+from lowtide.program.files import read_artifact, write_artifact
+from lowtide.simulate.forecast import Forecast
+from lowtide.simulate.timeline import Buffer, Maker, Timeline
+
+TIMELINE_VERSION = FORECAST_VERSION = 1
+_Read = TypeVar("_Read")
+
+
+def save_timeline(timeline: Timeline, path: str | os.PathLike[str]) -> None:
+    write_artifact(path, "timeline", TIMELINE_VERSION, _timeline_to_data(timeline))
+
+
+def load_timeline(path: str | os.PathLike[str]) -> Timeline:
+    return _parsed(path, "timeline", TIMELINE_VERSION, _timeline_from_data)
+
+
+def save_forecast(forecast: Forecast, path: str | os.PathLike[str]) -> None:
+    body = {
+        "timeline": _timeline_to_data(forecast.timeline),
+        "plain": [forecast.plain_low, forecast.plain_high],
+        "law": [forecast.fixed, forecast.per_sample],
+        "budget": forecast.budget,
+        "largest_batch": forecast.largest_batch,
+        "notes": [[n.what, n.treatment, n.bytes, n.why] for n in forecast.notes],
+        "versions": dict(forecast.versions),
+        "compiler": forecast.compiler,
+    }
+    write_artifact(path, "prediction", FORECAST_VERSION, body)
+
+
+def load_forecast(path: str | os.PathLike[str]) -> Forecast:
+    return _parsed(path, "prediction", FORECAST_VERSION, _forecast_from_data)
+
+
+def _parsed(
+    path: str | os.PathLike[str], kind: str, version: int, parse: Callable[[Mapping[str, Any]], _Read]
+) -> _Read:
+    body = read_artifact(path, kind, version)
+    try:
+        return parse(body)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise BadFile(f"{path}: damaged {kind} ({type(error).__name__}: {error}); make it again") from None
+
+
+def _timeline_to_data(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "batch": timeline.batch,
+        "buffers": timeline.buffers,
+        "makers": timeline.makers,
+        "end": timeline.end,
+        "requested": [timeline.resident, timeline.peak],
+        "chunks": [timeline.chunk_resident, timeline.chunk_peak],
+        "at": [timeline.peak_at, timeline.peak_maker],
+        "grow_first": timeline.grow_first,
+    }
+
+
+def _timeline_from_data(data: Mapping[str, Any]) -> Timeline:
+    resident, peak = data["requested"]
+    chunk_resident, chunk_peak = data["chunks"]
+    peak_at, peak_maker = data["at"]
+    makers = tuple(Maker(n, k, layer, Source(*s) if s else None) for n, k, layer, s in data["makers"])
+    return Timeline(
+        batch=data["batch"],
+        buffers=tuple(Buffer(*row) for row in data["buffers"]),
+        makers=makers,
+        end=data["end"],
+        resident=resident,
+        peak=peak,
+        chunk_resident=chunk_resident,
+        chunk_peak=chunk_peak,
+        peak_at=peak_at,
+        peak_maker=peak_maker,
+        grow_first=data["grow_first"],
+    )
+
+
+def _forecast_from_data(data: Mapping[str, Any]) -> Forecast:
+    low, high = data["plain"]
+    fixed, per_sample = data["law"]
+    return Forecast(
+        _timeline_from_data(data["timeline"]),
+        low,
+        high,
+        fixed,
+        per_sample,
+        data["budget"],
+        data["largest_batch"],
+        tuple(Note(*row) for row in data["notes"]),
+        dict(data["versions"]),
+        data["compiler"],
+    )

@@ -1,0 +1,211 @@
+"""Runs a script unchanged up to its first training step, and calls back there instead of training.
+
+What counts as the first step: `fit` or `train_on_batch` of a Keras model; the first call of a tf.function that
+computes gradients or assigns variables; the first `Session.run` whose fetches depend on a gradient. Training eagerly is
+noticed too, and said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
+
+import keras
+import tensorflow as tf
+
+from lowtide.errors import NotCapturable
+from lowtide.program import Source
+from lowtide.tf import compat
+from lowtide.tf.labels import is_users_file
+
+
+class OnStep(Protocol):
+    """What to do when the training would begin. None of these returns."""
+
+    def model(self, model: Any, data: Any) -> NoReturn: ...
+
+    def function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> NoReturn: ...
+
+    def session(self, session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> NoReturn: ...
+
+
+class LayerSources:
+    """Remembers the line of the user's code that made each layer."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, Source] = {}
+
+    def note(self, layer: Any) -> None:
+        line = calling_line()
+        if line is not None:
+            self.lines[layer.name] = line
+
+
+def calling_line() -> Source | None:
+    """The innermost line of the user's own code on the stack."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if is_users_file(frame.f_code.co_filename):
+            return Source(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
+    return None
+
+
+@contextlib.contextmanager
+def stop_at_first_step(on_step: OnStep, sources: LayerSources) -> Iterator[None]:
+    """Inside the block, whatever would train calls `on_step` instead."""
+    busy = _Busy()
+    with contextlib.ExitStack() as stack:
+        for owner, name, make in (
+            (compat.TRAINER_CLASS, "make_train_function", functools.partial(_keras_train_function, on_step, busy)),
+            (compat.TRAINER_CLASS, "fit", _without_callbacks),
+            (compat.TRAINER_CLASS, "evaluate", busy.ignoring),
+            (compat.TRAINER_CLASS, "predict", busy.ignoring),
+            (compat.TRAINER_CLASS, "test_on_batch", busy.ignoring),
+            (compat.TRAINER_CLASS, "predict_on_batch", busy.ignoring),
+            (compat.FUNCTION_CLASS, "__call__", functools.partial(_function_call, on_step, busy)),
+            (compat.SESSION_CLASS, "run", functools.partial(_session_run, on_step)),
+            (compat.OPTIMIZER_CLASS, "apply", functools.partial(_eager_update, busy)),
+            (keras.Layer, "__init__", functools.partial(_layer_init, sources)),
+        ):
+            stack.enter_context(compat.replaced(owner, name, make))
+        yield
+
+
+class _Busy(threading.local):
+    """Whether this thread is inside something whose functions are not the training step."""
+
+    depth = 0
+
+    def ignoring(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*arguments: Any, **options: Any) -> Any:
+            with self:
+                return original(*arguments, **options)
+
+        return call
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+def _keras_train_function(on_step: OnStep, busy: _Busy, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make(model: Any, force: bool = False) -> None:
+        def instead_of_training(iterator: Any) -> NoReturn:
+            with busy:
+                on_step.model(model, next(iter(iterator)))
+
+        model.train_function = instead_of_training
+
+    return make
+
+
+def _without_callbacks(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`fit` with the user's callbacks left out: they would write logs and checkpoints of a training that is not."""
+
+    @functools.wraps(original)
+    def fit(model: Any, *arguments: Any, **options: Any) -> Any:
+        names = ("x", "y", "batch_size", "epochs", "verbose", "callbacks")
+        given = {**dict(zip(names, arguments, strict=False)), **options}
+        rest = arguments[len(names) :]
+        given.update(callbacks=None, verbose=0)
+        if rest:
+            return original(model, *(given.pop(name, None) for name in names), *rest, **given)
+        return original(model, **given)
+
+    return fit
+
+
+def _function_call(on_step: OnStep, busy: _Busy, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(function: Any, *arguments: Any, **options: Any) -> Any:
+        if busy.depth or not tf.executing_eagerly():
+            return original(function, *arguments, **options)
+        with busy:
+            concrete = function.get_concrete_function(*arguments, **options)
+            if trains(concrete.graph):
+                on_step.function(function, arguments, options)
+        return original(function, *arguments, **options)
+
+    return call
+
+
+def _session_run(on_step: OnStep, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def run(session: Any, fetches: Any, feed_dict: Any = None, *arguments: Any, **options: Any) -> Any:
+        if depends_on_gradient(session.graph, fetches):
+            on_step.session(session, fetches, feed_dict or {})
+        return original(session, fetches, feed_dict, *arguments, **options)
+
+    return run
+
+
+def _eager_update(busy: _Busy, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def apply(optimizer: Any, *arguments: Any, **options: Any) -> Any:
+        if tf.executing_eagerly() and not busy.depth:
+            line = calling_line()
+            where = f"{line.file}:{line.line}" if line else "the script"
+            raise NotCapturable(
+                f"{where}: the script trains eagerly, and there is no compiled step to predict; "
+                "put the training step in a function decorated with @tf.function"
+            )
+        return original(optimizer, *arguments, **options)
+
+    return apply
+
+
+def _layer_init(sources: LayerSources, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def init(layer: Any, *arguments: Any, **options: Any) -> None:
+        original(layer, *arguments, **options)
+        sources.note(layer)
+
+    return init
+
+
+_GRADIENT_SCOPE = re.compile(r"(^|/)(gradient_tape|gradients(_\d+)?)/")
+
+
+def trains(graph: Any) -> bool:
+    """Whether a traced function, or one it calls, computes gradients or assigns variables."""
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for function in definition.library.function for n in function.node_def)]
+    return any(_assigns(node.op) or _GRADIENT_SCOPE.search(node.name) for node in nodes)
+
+
+def _assigns(kind: str) -> bool:
+    return kind.startswith(("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "Apply"))
+
+
+def depends_on_gradient(graph: Any, fetches: Any) -> bool:
+    """Whether computing the fetches of a v1 graph computes a gradient."""
+    frontier = [op for op in (_as_op(graph, f) for f in tf.nest.flatten(fetches)) if op is not None]
+    seen = set()
+    while frontier:
+        op = frontier.pop()
+        if op.name in seen:
+            continue
+        seen.add(op.name)
+        if _GRADIENT_SCOPE.search(op.name):
+            return True
+        frontier.extend(t.op for t in op.inputs)
+        frontier.extend(op.control_inputs)
+    return False
+
+
+def _as_op(graph: Any, fetch: Any) -> Any:
+    try:
+        element = graph.as_graph_element(fetch)
+    except (TypeError, ValueError, KeyError):
+        return None  # not of this graph: the real run will say so
+    return element if isinstance(element, tf.Operation) else element.op

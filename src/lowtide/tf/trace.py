@@ -1,0 +1,199 @@
+"""From what a user trains with to a captured Step: a Keras model and a batch, or a tf.function and its arguments.
+
+The step is traced with an open batch dimension, so that one Program answers for every batch. Where the user's code
+needs a number there, it is traced at several numbers instead, and sizes are fitted through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from lowtide.errors import BadUse, NotCapturable
+from lowtide.program import Source
+from lowtide.tf import compat
+from lowtide.tf.capture import PROBE_BATCHES, Step, Trace, VariableFact, capture
+from lowtide.tf.labels import LayerNames
+from lowtide.tf.shapes import Known
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was noticed while the script ran up to its step: which line made which layer."""
+
+    layer_sources: Mapping[str, Source] = field(default_factory=dict)
+
+
+def capture_model(model: Any, data: Any, seen: Seen | None = None) -> Step:
+    """The train step of a compiled Keras model on a batch like `data`: (x,), (x, y) or (x, y, sample_weight)."""
+    require_compiled(model)
+    compat.build_for_training(model, data)
+    one_step = tf.function(
+        tf.autograph.experimental.do_not_convert(
+            lambda batch: model.distribute_strategy.run(model.train_step, args=(batch,))
+        ),
+        reduce_retracing=True,
+    )
+    layers = _layer_names([model], seen)
+    return _capture_call(one_step, (data,), {}, layers, lambda: _model_variables(model))
+
+
+def capture_function(function: Any, arguments: Sequence[Any], options: Mapping[str, Any], seen: Seen | None = None) -> Step:
+    """The step that a tf.function is when called like this."""
+    names = set(seen.layer_sources) if seen else set()
+    layers = LayerNames(names, seen.layer_sources if seen else None)
+    return _capture_call(function, arguments, options, layers, dict)
+
+
+def require_compiled(model: Any) -> None:
+    if not isinstance(model, keras.Model):
+        raise BadUse(f"expected a Keras model, received {type(model).__name__}; pass a compiled keras.Model")
+    if not model.compiled:
+        raise BadUse(f"model {model.name!r} is not compiled; call model.compile(optimizer, loss) first")
+
+
+def example_batch(model: Any, batch: int) -> Any:
+    """Made-up data of the right shapes for a model with known inputs: targets as its loss expects them."""
+    require_compiled(model)
+    if not getattr(model, "inputs", None):
+        raise BadUse(
+            f"model {model.name!r} does not say what its inputs look like; pass data=, an example batch "
+            "(x, y) or a dataset, or build it with keras.Input"
+        )
+    x = tf.nest.map_structure(lambda t: _made_up(t.shape, t.dtype, batch), compat.inputs_of(model))
+    y = compat.targets_like(model, lambda shape, dtype: _made_up(shape, dtype, batch))
+    return (x, y)
+
+
+def first_batch(data: Any, batch: int | None) -> Any:
+    """A batch from what `fit` takes: arrays (x, y), a tf.data.Dataset, or a keras PyDataset."""
+    if isinstance(data, tf.data.Dataset):
+        return next(iter(data))
+    if isinstance(data, keras.utils.PyDataset):
+        return data[0]
+    size = batch or 32
+    return tf.nest.map_structure(lambda a: None if a is None else tf.convert_to_tensor(a[:size]), data)
+
+
+def _made_up(shape: Sequence[int | None], dtype: Any, batch: int) -> Any:
+    dims = [batch if i == 0 else d for i, d in enumerate(shape)]
+    if None in dims:
+        raise BadUse(f"an input of shape {tuple(shape)} has open dimensions besides the batch; pass data=, an example batch")
+    return tf.zeros(dims, dtype)
+
+
+def _capture_call(
+    function: Any,
+    arguments: Sequence[Any],
+    options: Mapping[str, Any],
+    layers: LayerNames,
+    variables: Callable[[], Mapping[int, VariableFact]],
+) -> Step:
+    batch = batch_of((arguments, options))
+    traces = _open_traces(function, arguments, options, batch) or _closed_traces(function, arguments, options, batch)
+    return capture(traces, batch or 1, layers, variables())
+
+
+def _open_traces(function: Any, arguments: Any, options: Any, batch: int | None) -> list[Trace]:
+    """One trace with an open batch, examples of it at the probes; nothing when the code needs a number."""
+    if batch is None:
+        return []
+    specs = _relaxed((arguments, options), batch, None)
+    try:
+        concrete = function.get_concrete_function(*specs[0], **specs[1])
+    except Exception:  # noqa: BLE001  # whatever the user's code raises on an open batch, numbers are tried next
+        return []
+    if not any(t.shape.rank and t.shape[0] is None for t in _argument_placeholders(concrete)):
+        return []
+    return [Trace(size, concrete, _examples((arguments, options), batch, size)) for size in PROBE_BATCHES]
+
+
+def _closed_traces(function: Any, arguments: Any, options: Any, batch: int | None) -> list[Trace]:
+    """Traces at the script's own batch and, where the code lets us, at others."""
+    try:
+        traces = [_closed_trace(function, arguments, options, batch, batch)]
+    except tf.errors.OpError as error:
+        raise NotCapturable(f"the step cannot be traced: {error.message}") from error
+    for size in () if batch is None else (batch + 1, 2 * batch + 3):
+        try:
+            traces.append(_closed_trace(function, arguments, options, batch, size))
+        except Exception:  # noqa: BLE001  # the code insists on its batch: then there is no law, and notes say so
+            break
+    return traces
+
+
+def _closed_trace(function: Any, arguments: Any, options: Any, batch: int | None, size: int | None) -> Trace:
+    specs = _relaxed((arguments, options), batch, size)
+    concrete = function.get_concrete_function(*specs[0], **specs[1])
+    return Trace(size or 1, concrete, _examples((arguments, options), batch, size))
+
+
+def batch_of(structure: Any) -> int | None:
+    """The leading dimension of the first tensor that has one."""
+    for leaf in tf.nest.flatten(structure, expand_composites=True):
+        if _is_tensor(leaf) and len(leaf.shape) and leaf.shape[0]:
+            return int(leaf.shape[0])
+    return None
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, tf.Tensor | np.ndarray | np.generic)
+
+
+def _relaxed(structure: Any, batch: int | None, size: int | None) -> Any:
+    """The same structure with specs for tensors, whose leading dimension is `size` where it was the batch."""
+
+    def spec(leaf: Any) -> Any:
+        if not _is_tensor(leaf):
+            return leaf
+        dims = list(leaf.shape)
+        if dims and dims[0] == batch and batch is not None:
+            dims[0] = size
+        return tf.TensorSpec(dims, tf.as_dtype(leaf.dtype))
+
+    return tf.nest.map_structure(spec, structure)
+
+
+def _examples(structure: Any, batch: int | None, size: int | None) -> list[Known]:
+    """What the script passes, flat, were its batch `size`."""
+    examples = []
+    for leaf in tf.nest.flatten(structure, expand_composites=True):
+        if not _is_tensor(leaf):
+            continue
+        dims = list(leaf.shape)
+        if dims and dims[0] == batch and size is not None:
+            dims[0] = size
+        small = np.size(leaf) <= 64 and not dims and tf.as_dtype(leaf.dtype).is_integer
+        examples.append(Known(tf.as_dtype(leaf.dtype).name, tuple(dims), value=np.asarray(leaf) if small else None))
+    return examples
+
+
+def _argument_placeholders(concrete: Any) -> list[Any]:
+    return list(concrete.graph.inputs[: len(concrete.graph.inputs) - len(concrete.captured_inputs)])
+
+
+def _layer_names(models: Sequence[Any], seen: Seen | None) -> LayerNames:
+    names = {layer.name for model in models for layer in compat.layers_of(model)}
+    sources = seen.layer_sources if seen else {}
+    return LayerNames(names | set(sources), sources)
+
+
+def _model_variables(model: Any) -> dict[int, VariableFact]:
+    """Name and category of each variable of a Keras model, by the identity of its handle."""
+    optimizers = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
+    if model.optimizer is not None:
+        optimizers.append(model.optimizer)
+    facts = {}
+    for variable in model.metrics_variables:
+        facts[id(compat.handle_of(variable))] = VariableFact(variable.path, "other")
+    for variable in model.variables:
+        facts[id(compat.handle_of(variable))] = VariableFact(variable.path, "parameters")
+    for optimizer in optimizers:
+        for variable in optimizer.variables:
+            facts[id(compat.handle_of(variable))] = VariableFact(variable.path, "optimizer state")
+    return facts

@@ -1,0 +1,163 @@
+"""The child process of a command: runs the user's script up to its first training step and writes the Program.
+
+Started as `python -m lowtide.tf.worker REQUEST`, REQUEST a JSON file with `target`, `arguments` and `answer`, the
+folder to write to. The process ends right where training would begin, whatever the script had in mind to do after it:
+no `finally`, no `atexit`, no checkpoint. Script output goes to standard error, since standard output is the report's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import psutil
+
+from lowtide.errors import BadFile, BadUse, LowtideError, NothingTrains
+from lowtide.program import Program, save_program
+
+CAPTURED, SCRIPT_FAILED = 0, 1
+
+
+def main(request_file: str) -> NoReturn:
+    request = json.loads(Path(request_file).read_text())
+    folder = Path(request["answer"])
+    os.dup2(2, 1)  # whatever the script prints, C++ included, goes to standard error
+    try:
+        _run_target(request["target"], request["arguments"], folder)
+        raise NothingTrains(
+            f"{request['target']} ended without a training step: no fit or train_on_batch, no tf.function that "
+            "computes gradients or assigns variables, no Session.run of a gradient"
+        )
+    except LowtideError as error:
+        _leave(folder, error.exit_code, error=str(error))
+    except SystemExit as error:
+        if error.code in (None, 0):
+            _leave(folder, NothingTrains.exit_code, error=f"{request['target']} exited before a training step")
+        print(error.code if isinstance(error.code, str) else "", file=sys.stderr)
+        _leave(folder, SCRIPT_FAILED, error=f"{request['target']} exited with {error.code!r} before a training step")
+    except BaseException:  # noqa: BLE001  # the script's own failure, shown as Python would show it
+        _print_script_traceback()
+        _leave(folder, SCRIPT_FAILED, error=f"{request['target']} failed before its first training step")
+
+
+def _run_target(target: str, arguments: Sequence[str], folder: Path) -> None:
+    path, _, factory = target.partition(":")
+    if not Path(path).is_file():
+        raise BadFile(f"{path}: no such file; expected a script, module.py:factory, or a saved .keras model")
+    if path.endswith(".keras"):
+        _capture_saved(path, folder)
+    elif factory:
+        _capture_factory(path, factory, folder)
+    else:
+        _capture_script(path, arguments, folder)
+
+
+def _capture_script(path: str, arguments: Sequence[str], folder: Path) -> None:
+    from lowtide.tf.hooks import LayerSources, stop_at_first_step
+
+    sources = LayerSources()
+    sys.argv = [path, *arguments]
+    sys.path[0] = str(Path(path).resolve().parent)
+    with stop_at_first_step(_Capture(folder, sources.lines), sources):
+        runpy.run_path(path, run_name="__main__")
+
+
+def _capture_factory(path: str, name: str, folder: Path) -> None:
+    from lowtide.tf.hooks import LayerSources, stop_at_first_step
+    from lowtide.tf.trace import example_batch
+
+    sources = LayerSources()
+    sys.path[0] = str(Path(path).resolve().parent)
+    capture = _Capture(folder, sources.lines)
+    with stop_at_first_step(capture, sources):
+        found = runpy.run_path(path, run_name="lowtide_target")
+        make = found.get(name)
+        if not callable(make):
+            known = sorted(key for key, value in found.items() if callable(value) and not key.startswith("_"))
+            raise BadUse(f"{path} has no function {name!r}; it has {', '.join(known) or 'none'}")
+        model = make()
+    capture.model(model, example_batch(model, 32))
+
+
+def _capture_saved(path: str, folder: Path) -> None:
+    import keras
+
+    from lowtide.tf.trace import example_batch
+
+    try:
+        model = keras.saving.load_model(path)
+    except (ValueError, OSError) as error:
+        raise BadFile(f"{path}: not a Keras model that loads here ({str(error).splitlines()[0]})") from None
+    _Capture(folder, {}).model(model, example_batch(model, 32))
+
+
+class _Capture:
+    """What to do at the first training step: capture it, write it down, end the process."""
+
+    def __init__(self, folder: Path, lines: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._lines = lines
+
+    def model(self, model: Any, data: Any) -> NoReturn:
+        from lowtide.tf.trace import Seen, capture_model
+
+        before = _device_bytes()
+        step = capture_model(model, data, Seen(self._lines))
+        note = "the script runs eagerly (run_eagerly=True): this is its step compiled" if model.run_eagerly else ""
+        self._write(step.program, before, "xla" if model.jit_compile else "", note)
+
+    def function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> NoReturn:
+        from lowtide.tf.trace import Seen, capture_function
+
+        before = _device_bytes()
+        step = capture_function(function, arguments, options, Seen(self._lines))
+        self._write(step.program, before, "xla" if function._jit_compile else "")
+
+    def session(self, session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> NoReturn:
+        from lowtide.tf.session import capture_session
+
+        self._write(capture_session(session, fetches, feeds), _device_bytes(), "")
+
+    def _write(self, program: Program, device_bytes: int | None, compiler: str, note: str = "") -> NoReturn:
+        save_program(replace(program, in_use=device_bytes), self._folder / "program.lowtide")
+        _leave(self._folder, CAPTURED, compiler=compiler, note=note)
+
+
+def _device_bytes() -> int | None:
+    """Bytes in use on the device now, where its allocator keeps count."""
+    from lowtide.tf import profile
+
+    return profile.device_bytes()["current"] if profile.counts_bytes() else None
+
+
+def _print_script_traceback() -> None:
+    """The traceback without Lowtide's and runpy's own frames."""
+    kind, error, trace = sys.exc_info()
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    traceback.print_exception(kind, error, trace, file=sys.stderr)
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith((str(Path(__file__).resolve().parents[1]), "<frozen runpy>", runpy.__file__))
+
+
+def _leave(folder: Path, code: int, **answer: object) -> NoReturn:
+    """Write the answer and end at once, workers of the script included."""
+    (folder / "answer.json").write_text(json.dumps({"exit_code": code, **answer}))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
