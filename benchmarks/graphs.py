@@ -18,10 +18,10 @@ def _plain(name: str, rows: list[tuple[float, int, list[int]]]) -> Problem:
     return Problem(nodes, tuple(Value(size) for _, size, _ in rows), name)
 
 
-def layered(count: int, width: float = 0.36, density: float = 0.2, skip: float = 0.14, seed: int = 0) -> Problem:
-    """`count` nodes; `width` is the share of the square-ish side that a layer fills."""
+def layered(count: int, width: float, density: float = 0.27, skip: float = 0.14, seed: int = 0) -> Problem:
+    """`count` nodes in layers of about 1.85 `width` sqrt(`count`) nodes; `skip` is the share of skipping edges."""
     rng = Random(seed)
-    side = max(2, round(width * count**0.5 * 1.6))
+    side = max(2.0, 1.85 * width * count**0.5)
     layers: list[list[int]] = [[0]]
     made = 1
     while made < count - 1:
@@ -30,12 +30,12 @@ def layered(count: int, width: float = 0.36, density: float = 0.2, skip: float =
         made += size
     layers.append([count - 1])
     rows: list[tuple[float, int, list[int]]] = [(0, _random_bytes(rng), [])]
-    read: set[int] = set()
+    read: set[int] = {0}
     for depth, layer in enumerate(layers[1:], 1):
         for node in layer:
             ins = _sources(rng, layers, depth, density, skip)
-            if node == count - 1:
-                ins += [n for n in range(count - 1) if n not in read]
+            if node == layer[-1]:
+                ins += [n for n in layers[depth - 1] if n not in read]
             read.update(ins)
             rows.append((0 if node == count - 1 else rng.randint(1, 995), _random_bytes(rng), sorted(set(ins))))
     return _plain(f"layered_{count}", rows)
@@ -44,10 +44,8 @@ def layered(count: int, width: float = 0.36, density: float = 0.2, skip: float =
 def _sources(rng: Random, layers: list[list[int]], depth: int, density: float, skip: float) -> list[int]:
     above = layers[depth - 1]
     ins = [n for n in above if rng.random() < density] or [rng.choice(above)]
-    back = depth - 2
-    while back >= 0 and depth - back < 12:
-        ins += [n for n in layers[back] if rng.random() < density * skip]
-        back -= 1
+    if depth > 1:
+        ins += [rng.choice(layers[rng.randrange(depth - 1)]) for _ in ins if rng.random() < skip / (1 - skip)]
     return ins
 
 

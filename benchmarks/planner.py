@@ -12,7 +12,7 @@ import math
 import sys
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 STARTED = monotonic()
 
@@ -79,9 +79,8 @@ def measure(problem: Problem, fraction: float, seconds: float) -> tuple[dict[str
     return _ordered(row), list(solution.schedule), ""
 
 
-KEYS = (
-    "name base_peak budget peak base_cost cost tdi_percent lower_bound_percent seconds feasible".split()
-)
+KEYS = ["name", "base_peak", "budget", "peak", "base_cost", "cost", "tdi_percent", "lower_bound_percent"]
+KEYS += ["seconds", "feasible"]
 
 
 def _ordered(row: dict[str, Any]) -> dict[str, Any]:
@@ -103,8 +102,13 @@ def _print_table(row: dict[str, Any]) -> None:
     Console().print(table)
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BadUse(f"{self.prog}: {message}")
+
+
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.planner", description=__doc__)
+    parser = _Parser(prog="python -m benchmarks.planner", description=__doc__)
     parser.add_argument("graph", metavar="GRAPH.json")
     parser.add_argument("--budget", type=float, default=0.8, help="a fraction of the base peak (default 0.8)")
     parser.add_argument("--seconds", type=float, default=10.0, help="for the whole call (default 10)")

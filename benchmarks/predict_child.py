@@ -43,12 +43,12 @@ def flat(workload: Workload) -> list[Any]:
 
 def fixed(workload: Workload, batch: int) -> dict[str, Any]:
     step, arguments = captured(workload), flat(workload)
-    program = replace(step.program, in_use=profile.device_bytes()["current"])
+    program = replace(step.program, chunks=profile.chunks())
     started = time.perf_counter()
     order = tidy_order(program, batch)
     timeline = simulate(program, batch, order)
     seconds = time.perf_counter() - started
-    call = as_function(step, ordered_graph(step.graph_def, order), timeline.grow_first)
+    call = as_function(step, ordered_graph(step.graph_def, order), timeline.preparation)
     peaks = peaks_of(lambda: call(*arguments))
     events = profile.memory_events(lambda: call(*arguments))
     before = profile.device_bytes()["current"]
@@ -77,7 +77,7 @@ def plain(workload: Workload, batch: int) -> dict[str, Any]:
         run = opened(step, workload.data)
     else:
         run = lambda: workload.step(*workload.data)  # noqa: E731
-    program = replace(captured(workload).program, in_use=profile.device_bytes()["current"])
+    program = replace(captured(workload).program, chunks=profile.chunks())
     predicted = forecast(program, batch)
     peaks = peaks_of(run)
     return {"low_bytes": predicted.plain_low, "high_bytes": predicted.plain_high, "peaks_bytes": peaks}

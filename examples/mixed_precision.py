@@ -28,9 +28,7 @@ def transformer_block(x: keras.KerasTensor, heads: int, dropout: float) -> keras
     return layers.Add()([x, y])
 
 
-def vision_transformer(
-    size: int, patch: int, width: int, blocks: int, heads: int, classes: int
-) -> keras.Model:
+def vision_transformer(size: int, patch: int, width: int, blocks: int, heads: int, classes: int) -> keras.Model:
     inputs = keras.Input((size, size, 3))
     x = layers.Conv2D(width, patch, strides=patch)(inputs)
     x = layers.Reshape((-1, width))(x)
@@ -44,9 +42,7 @@ def vision_transformer(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--policy", default="mixed_float16", choices=["mixed_float16", "mixed_bfloat16", "float32"]
-    )
+    parser.add_argument("--policy", default="mixed_float16", choices=["mixed_float16", "mixed_bfloat16", "float32"])
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4, help="steps per epoch")
@@ -60,9 +56,7 @@ def main() -> None:
 
     keras.utils.set_random_seed(0)
     keras.mixed_precision.set_global_policy(args.policy)
-    model = vision_transformer(
-        args.image_size, args.patch_size, args.width, args.blocks, args.heads, args.classes
-    )
+    model = vision_transformer(args.image_size, args.patch_size, args.width, args.blocks, args.heads, args.classes)
     # With mixed_float16, compile() wraps the optimizer in a LossScaleOptimizer.
     model.compile(
         optimizer=keras.optimizers.AdamW(3e-4, weight_decay=0.05),

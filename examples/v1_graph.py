@@ -10,9 +10,7 @@ def conv(x: tf.Tensor, filters: int, name: str) -> tf.Tensor:
     """3x3 convolution, bias, ReLU and 2x2 max pooling."""
     channels = int(x.shape[-1])
     with tf.variable_scope(name):
-        kernel = tf.get_variable(
-            "kernel", [3, 3, channels, filters], initializer=tf.glorot_uniform_initializer()
-        )
+        kernel = tf.get_variable("kernel", [3, 3, channels, filters], initializer=tf.glorot_uniform_initializer())
         bias = tf.get_variable("bias", [filters], initializer=tf.zeros_initializer())
         x = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, strides=1, padding="SAME"), bias))
         return tf.nn.max_pool2d(x, 2, 2, "VALID")
@@ -20,9 +18,7 @@ def conv(x: tf.Tensor, filters: int, name: str) -> tf.Tensor:
 
 def dense(x: tf.Tensor, units: int, name: str) -> tf.Tensor:
     with tf.variable_scope(name):
-        kernel = tf.get_variable(
-            "kernel", [int(x.shape[-1]), units], initializer=tf.glorot_uniform_initializer()
-        )
+        kernel = tf.get_variable("kernel", [int(x.shape[-1]), units], initializer=tf.glorot_uniform_initializer())
         bias = tf.get_variable("bias", [units], initializer=tf.zeros_initializer())
         return tf.matmul(x, kernel) + bias
 

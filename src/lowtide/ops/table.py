@@ -93,6 +93,11 @@ def _same_shape(op: Op, given: Sequence[Value], made: Sequence[Value], batch: in
     return given[0].shape is not None and given[0].shape == made[0].shape
 
 
+def _same_count(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> bool:
+    """A reduction over dimensions of size one only renames them."""
+    return given[0].shape is not None and given[0].elements(batch) == made[0].elements(batch)
+
+
 def _same_type(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> bool:
     return given[0].dtype == made[0].dtype
 
@@ -107,7 +112,7 @@ def _no_real_transpose(op: Op, given: Sequence[Value], made: Sequence[Value], ba
 
 
 def _aligned_rows(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> bool:
-    """A slice along the first dimension that starts at an aligned address is a view."""
+    """A slice along the first dimension of rows that keep the alignment is a view."""
     source = given[0]
     if source.shape is None or made[0].shape is None or not source.shape:
         return False
@@ -117,8 +122,11 @@ def _aligned_rows(op: Op, given: Sequence[Value], made: Sequence[Value], batch: 
     if not isinstance(begin, tuple) or not _slices_rows_only(op, source, made[0]):
         return False
     rows = source.shape[0].at(batch)
+    row = source.bytes(batch) // max(rows, 1)
+    if len(source.shape) > 1:
+        return row % ALIGNMENT == 0
     first = 0 if _bit(op, "begin_mask", 0) else begin[0] % max(rows, 1)
-    return first * (source.bytes(batch) // max(rows, 1)) % ALIGNMENT == 0
+    return first * row % ALIGNMENT == 0 and (first + made[0].elements(batch)) * row % ALIGNMENT == 0
 
 
 def _slices_rows_only(op: Op, source: Value, result: Value) -> bool:
@@ -232,7 +240,7 @@ TABLE: Mapping[str, Rule] = {
     **_rows(Act.READ, "ReadVariableOp", inputs=(0,), recomputable=False),
     **_rows(Act.ASSIGN, "AssignVariableOp", inputs=(0, 1), recomputable=False),
     **_rows(Act.UPDATE, _APPLY, recomputable=False),
-    **_rows(Act.FRESH, "VarIsInitializedOp", recomputable=False),
+    **_rows(Act.FRESH, "VarIsInitializedOp XlaStep", recomputable=False),
     **_rows(Act.LIST_NEW, "EmptyTensorList TensorListReserve"),
     **_rows(Act.LIST_SPLIT, "TensorListFromTensor", inputs=(0,)),
     **_rows(Act.LIST_PUT, "TensorListPushBack", inputs=(0, 1)),
@@ -245,8 +253,8 @@ TABLE: Mapping[str, Rule] = {
     **_rows(Act.FRESH, "Cast", view_when=_same_type),
     **_rows(Act.FRESH, "Transpose ConjugateTranspose", view_when=_no_real_transpose),
     **_rows(Act.FRESH, "Slice StridedSlice", view_when=_aligned_rows),
-    **_rows(Act.FRESH, "Pad PadV2 MirrorPad Tile BroadcastTo Sum Mean Max Min Prod All Any ReverseV2",
-            view_when=_same_shape),
+    **_rows(Act.FRESH, "Pad PadV2 MirrorPad Tile BroadcastTo ReverseV2", view_when=_same_shape),
+    **_rows(Act.FRESH, "Sum Mean Max Min Prod All Any", view_when=_same_count),
     **_rows(Act.FRESH, "Split", view_when=_parts_are_rows, viewed=1),
     **_rows(Act.FRESH, "SplitV", view_when=_parts_are_rows),
     "SparseSoftmaxCrossEntropyWithLogits": Rule(

@@ -1,8 +1,8 @@
 """Plan: a Problem and a budget in bytes in, a schedule that stays within it out. No TensorFlow in sight."""
 
 from lowtide.plan.check import BrokenSchedule, check
+from lowtide.plan.planner import Planner, curve, solve
 from lowtide.plan.problem import Node, Point, Problem, Progress, Schedule, Smallest, Solution, Value
-from lowtide.plan.solve import Planner, curve, solve
 
 __all__ = [
     "BrokenSchedule",

@@ -37,6 +37,7 @@ class Annealer:
         self.found: list[Found] = []
         self.best = float("inf")
         self.tried = 0
+        self.spare = 0.0  # a rise in energy that is still worth trying
         game = tape.game
         self.unit = sum(game.cost) / max(1, game.end) or 1.0
         mean_size = sum(game.size) / max(1, len(game.size))
@@ -52,11 +53,28 @@ class Annealer:
             self.best = tape.cost
             self.found.append((tape.peak(), tape.cost, tape.order()))
 
-    def run(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:
+    def run(self, until: float, stop: Callable[[], bool] = lambda: False) -> None:
         """Come down to the budget, then cool; until `stop` says so, or nothing can be cheaper."""
-        start = monotonic()
-        self.descend(start + seconds, stop)
-        self.cool(start + seconds, stop)
+        self.descend(until, stop)
+        self.polish(until)
+        self.cool(until, stop)
+
+    def polish(self, until: float) -> None:
+        """Drop every recomputation that the budget does not need, the dearest first."""
+        tape, cost = self.tape, self.tape.game.cost
+        repeats = [
+            (cost[g], g, key) for g, copies in enumerate(tape.copies) if len(copies) > 1 for key in reversed(copies)
+        ]
+        for _, group, key in sorted(repeats, reverse=True):
+            if tape.excess or monotonic() > until:
+                break
+            mark = len(tape.log)
+            if key not in tape.copies[group] or not drop(tape, group, key):
+                continue
+            if tape.excess:
+                tape.undo(mark)
+        tape.log.clear()
+        self.note()
 
     def descend(self, deadline: float, stop: Callable[[], bool]) -> None:
         """Lower the budget a little whenever the row is within it, until it is the one asked for."""
@@ -90,6 +108,7 @@ class Annealer:
         tape = self.tape
         mark, cost, excess = len(tape.log), tape.cost, tape.excess
         self.tried += 1
+        self.spare = 6 * temperature
         tape.most = mark + self.rng.choice(LENGTHS)
         if not self.move():
             tape.undo(mark)
@@ -130,7 +149,12 @@ class Annealer:
             if not game.size[s]:
                 continue
             low, _ = gap(tape, s, tape.keys[q])
-            if low < key and tape.position(low) + 1 < q:
+            a = tape.position(low) + 1
+            if low >= key or a >= q:
+                continue
+            worth = self.weight * tape.held(a, q, game.size[s]) + self.spare
+            if game.cost[game.maker[s]] < worth:
+                tape.dearest = tape.cost + worth
                 return recompute(tape, game.maker[s], tape.keys[q], rng, self.weight)
         return False
 
@@ -144,7 +168,7 @@ class Annealer:
             p = rng.randrange(n)
             if tape.over[p] > 0:
                 return p
-        return tape.over.index(max(tape.over))
+        return tape.hottest()
 
     def pick_near(self) -> int:
         """An execution near a place over the budget if there is one, any otherwise."""

@@ -122,9 +122,7 @@ class _Replay:
         self.storage[instance] = storage
         self.users[storage] += 1
 
-    def _reusable(
-        self, size: int, candidates: tuple[int, ...], reads: dict[int, int], given: set[int]
-    ) -> int | None:
+    def _reusable(self, size: int, candidates: tuple[int, ...], reads: dict[int, int], given: set[int]) -> int | None:
         """A storage whose every live instance is read here for the last time."""
         for v in candidates:
             instance = (v, reads.get(v, -1))

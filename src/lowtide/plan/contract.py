@@ -121,9 +121,7 @@ def _in_order(links: _Links, group_of: Sequence[int]) -> list[tuple[int, ...]]:
     members: dict[int, list[int]] = {}
     for n, g in enumerate(group_of):
         members.setdefault(g, []).append(n)
-    waiting = {
-        g: {group_of[p] for m in ms for p in links.preds[m] if group_of[p] != g} for g, ms in members.items()
-    }
+    waiting = {g: {group_of[p] for m in ms for p in links.preds[m] if group_of[p] != g} for g, ms in members.items()}
     out: list[tuple[int, ...]] = []
     done: set[int] = set()
 
@@ -224,9 +222,7 @@ def _describe(
     nodes = [problem.nodes[n] for n in ms]
     mine = set(game.outs[g])
     game.cost.append(sum(node.cost for node in nodes))
-    game.ins.append(
-        tuple(dict.fromkeys(s for node in nodes for v in node.inputs for s in storage[v] if s not in mine))
-    )
+    game.ins.append(tuple(dict.fromkeys(s for node in nodes for v in node.inputs for s in storage[v] if s not in mine)))
     after = {group_of[m] for node in nodes for m in node.after} - {g}
     game.after.append(tuple(sorted(after)))
     scratch, reuse = _inside(problem, links, storage, game, ms)

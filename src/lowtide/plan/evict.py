@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from time import monotonic
 
 from lowtide.plan.game import Game
@@ -63,7 +63,7 @@ class _Picker:
         for s, events in enumerate(self.profile.events):
             if game.size[s] == 0 or game.once[game.maker[s]]:
                 continue
-            for (a, _), (b, made) in zip(events, events[1:], strict=False):
+            for (a, _), (b, made) in pairwise(events):
                 if not made and b > a + 1 and hot[b] > hot[a + 1] and self._open(s, b):
                     out.append((s, a, b))
         return out

@@ -28,13 +28,13 @@ def recompute(tape: Tape, group: int, before: float, rng: Random, weight: float)
     """Execute `group` again just before `before`, and the makers of its inputs where holding them costs more.
 
     `weight` is the price of a byte above the budget for one execution. Gives up, for the caller to undo, when
-    the log passes `tape.most`.
+    the log passes `tape.most` or the cost `tape.dearest`.
     """
     key = tape.before(before)
     if not key or not may_execute_at(tape, group, key):
         return False
     tape.insert(group, key)
-    if len(tape.log) > tape.most:
+    if len(tape.log) > tape.most or tape.cost > tape.dearest:
         return False
     game = tape.game
     for s in game.ins[group]:
@@ -43,7 +43,7 @@ def recompute(tape: Tape, group: int, before: float, rng: Random, weight: float)
             price = weight * held_over(tape, s, key)
             if price > game.cost[maker] * rng.random() * 2 and price > 0:
                 recompute(tape, maker, key, rng, weight)
-                if len(tape.log) > tape.most:
+                if len(tape.log) > tape.most or tape.cost > tape.dearest:
                     return False
     return True
 
@@ -51,11 +51,7 @@ def recompute(tape: Tape, group: int, before: float, rng: Random, weight: float)
 def held_over(tape: Tape, s: int, key: float) -> int:
     """Bytes above the budget, summed over executions, that holding `s` idle until its read at `key` causes."""
     low, _ = gap(tape, s, key)
-    part = tape.over[bisect_left(tape.keys, low) + 1 : bisect_left(tape.keys, key)]
-    if not part or max(part) <= 0:
-        return 0
-    size = tape.game.size[s]
-    return sum([x if x < size else size for x in part if x > 0])
+    return tape.held(bisect_left(tape.keys, low) + 1, bisect_left(tape.keys, key), tape.game.size[s])
 
 
 def gap(tape: Tape, s: int, key: float) -> tuple[float, float | None]:

@@ -101,9 +101,7 @@ class Stages:
                     made[g, t] = 1
                 elif g not in self.stage or not self.single[g]:
                     made[g, t] = solver.BoolVar("")
-        held = {
-            (s, t): solver.BoolVar("") for s, m in enumerate(game.maker) for t in range(self.earliest[m], count)
-        }
+        held = {(s, t): solver.BoolVar("") for s, m in enumerate(game.maker) for t in range(self.earliest[m], count)}
         return made, held
 
     def _constraints(self, solver: Any, made: dict[tuple[int, int], Any], held: dict[tuple[int, int], Any]) -> None:

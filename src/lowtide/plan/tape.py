@@ -22,13 +22,27 @@ Step = tuple[bool, int, float]  # (inserted, group, key)
 class Tape:
     """`over[p]` is the bytes live during execution `p` minus the budget; `excess` sums what is positive."""
 
-    __slots__ = ("at", "budget", "copies", "cost", "discount", "excess", "game", "keys", "log", "most", "over", "uses")
+    __slots__ = (
+        "at",
+        "budget",
+        "copies",
+        "cost",
+        "dearest",
+        "discount",
+        "excess",
+        "game",
+        "keys",
+        "log",
+        "most",
+        "over",
+        "uses",
+    )
 
     def __init__(self, game: Game, order: Sequence[int], budget: int) -> None:
         self.game = game
         self.budget = budget
         self.log: list[Step] = []
-        self.most = 1 << 60
+        self.most, self.dearest = 1 << 60, float("inf")  # where a move gives up: length of the log, cost
         self.load(order)
 
     # -- whole rows ---------------------------------------------------------------------------------------
@@ -73,7 +87,7 @@ class Tape:
         return tuple(self.at[:-1])
 
     def peak(self) -> int:
-        return max(self.over) + self.budget
+        return self.highest(0, len(self.at)) + self.budget
 
     def set_budget(self, budget: int) -> None:
         shift = self.budget - budget
@@ -115,10 +129,10 @@ class Tape:
         game = self.game
         p = bisect_left(self.keys, key)
         there = self.at[p]
-        base = self.over[p] - game.own[there] + self.discount.get(self.keys[p], 0)
+        base = int(self.over[p]) - game.own[there] + self.discount.get(self.keys[p], 0)
         self.keys.insert(p, key)
         self.at.insert(p, group)
-        self.over.insert(p, base)
+        self._open(p, base)
         if base > 0:
             self.excess += base
         self.cost += game.cost[group]
@@ -143,14 +157,17 @@ class Tape:
             self._add(p, p + 1, self.discount.pop(key))
         copies = self.copies[group]
         j = bisect_left(copies, key)
-        for s in game.outs[group]:
-            self._unmake(s, copies, j, p)
+        heirs = [self._unmake(s, copies, j, p) for s in game.outs[group]]
         del copies[j]
+        for heir in heirs:
+            if heir:
+                self._refresh(heir)
         for s in game.ins[group]:
             self._unread(s, key, p)
         if self.over[p] > 0:
-            self.excess -= self.over[p]
-        del self.keys[p], self.at[p], self.over[p]
+            self.excess -= int(self.over[p])
+        del self.keys[p], self.at[p]
+        self._shut(p)
         self.cost -= game.cost[group]
         self.log.append((False, group, key))
 
@@ -214,20 +231,39 @@ class Tape:
         if self.game.reuse[self.at[q]]:
             self._refresh(earlier)
 
-    def _unmake(self, s: int, copies: list[float], j: int, p: int) -> None:
-        uses, size, key = self.uses[s], self.game.size[s], copies[j]
+    def _unmake(self, s: int, copies: list[float], j: int, p: int) -> float:
+        """Returns the last read before this execution if the storage now lives on past it, else 0."""
+        uses, key = self.uses[s], copies[j]
         i = (bisect_left(uses, copies[j + 1]) if j + 1 < len(copies) else len(uses)) - 1
         if i < 0 or uses[i] < key:
-            return
-        if j == 0:  # only while undoing: the uses are about to be re-made by an earlier insertion
-            self._add(p + 1, bisect_left(self.keys, uses[i]) + 1, -size)
-            return
+            return 0.0
         i = bisect_left(uses, key) - 1
         earlier = uses[i] if i >= 0 and uses[i] > copies[j - 1] else copies[j - 1]
-        q = bisect_left(self.keys, earlier)
-        self._add(q + 1, p, size)
-        if self.game.reuse[self.at[q]]:
-            self._refresh(earlier)
+        self._add(bisect_left(self.keys, earlier) + 1, p, self.game.size[s])
+        return earlier
+
+    # -- the profile, as a list: `WideTape` has it as an array --------------------------------------------
+
+    def highest(self, low: int, high: int) -> int:
+        """The most bytes above the budget on [low, high)."""
+        return max(self.over[low:high])
+
+    def hottest(self) -> int:
+        """The position of the peak."""
+        return self.over.index(max(self.over))
+
+    def held(self, low: int, high: int, size: int) -> int:
+        """Bytes above the budget on [low, high) that `size` bytes there are to blame for."""
+        part = self.over[low:high]
+        if not part or max(part) <= 0:
+            return 0
+        return sum([x if x < size else size for x in part if x > 0])
+
+    def _open(self, p: int, base: int) -> None:
+        self.over.insert(p, base)
+
+    def _shut(self, p: int) -> None:
+        del self.over[p]
 
     def _add(self, low: int, high: int, delta: int) -> None:
         """Add `delta` bytes to the profile on [low, high)."""

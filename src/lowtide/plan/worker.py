@@ -1,4 +1,4 @@
-"""Searching, or proving, in a second process: a job comes in on standard input, what was found goes out on standard output.
+"""Searching, or proving, in a second process: a job on its standard input, an answer on its standard output.
 
 Not `multiprocessing`: forking a process that holds TensorFlow's threads is unsafe, and spawning runs the user's
 script again. A child of our own does neither. If it cannot start, the first process searches alone.
@@ -12,15 +12,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from time import monotonic
 from typing import cast
 
 from lowtide.plan.anneal import HOT, Annealer, Found
+from lowtide.plan.exact import prove
 from lowtide.plan.game import Game
 from lowtide.plan.stages import Stages
-from lowtide.plan.tape import Tape
+from lowtide.plan.wide import tape_for
 
 GRACE = 5.0
-START = 0.15  # seconds until a child has started
+EXACT_LARGEST = 30  # groups: what the whole game as one model is still good for in seconds
+START = 0.15  # seconds until a child has started: no use for less than a few of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Job:
     game: Game
     order: tuple[int, ...]
     budget: int
-    seconds: float
+    until: float  # by the monotonic clock, which processes of one machine share
     seed: int
     enough: float  # a row within the budget that costs no more ends the search
     hot: float = HOT
@@ -45,20 +48,26 @@ class Answer:
 
 def answer(job: Job) -> Answer:
     """Do a job here and now."""
-    if job.known_cost is not None:
-        return Answer([], Stages(job.game, job.budget, job.known_cost).bound(job.seconds))
-    return Answer(search(job))
+    if job.known_cost is None:
+        return Answer(search(job))
+    bound = Stages(job.game, job.budget, job.known_cost).bound(job.until - monotonic())
+    left = job.until - monotonic()
+    if bound >= job.known_cost or job.game.end > EXACT_LARGEST or any(job.game.reuse) or left < 0.2:
+        return Answer([], bound)
+    proof = prove(job.game, job.budget, job.order, left, workers=1)
+    found = [] if proof.order is None else [(job.budget, proof.cost, proof.order)]
+    return Answer(found, bound if proof.copies_cut else max(bound, proof.bound))
 
 
 def walker(job: Job) -> Annealer:
     """An annealer about to begin where the job says."""
-    return Annealer(Tape(job.game, job.order, job.budget), Random(job.seed), job.enough, job.hot)
+    return Annealer(tape_for(job.game, job.order, job.budget), Random(job.seed), job.enough, job.hot)
 
 
 def search(job: Job) -> list[Found]:
     """Every plan worth keeping that annealing finds: (peak, cost, order)."""
     annealer = walker(job)
-    annealer.run(job.seconds)
+    annealer.run(job.until)
     return annealer.found
 
 

@@ -2,11 +2,12 @@
 
 from lowtide.program.store import load_program, save_program
 from lowtide.program.text import to_text
-from lowtide.program.types import ITEM_BYTES, Dim, Note, Op, Program, Resident, Shape, Source, Value
+from lowtide.program.types import ITEM_BYTES, Chunk, Dim, Note, Op, Program, Resident, Shape, Source, Value
 from lowtide.program.verify import verify
 
 __all__ = [
     "ITEM_BYTES",
+    "Chunk",
     "Dim",
     "Note",
     "Op",

@@ -8,7 +8,7 @@ from typing import Any
 
 from lowtide.errors import BadFile
 from lowtide.program.files import read_artifact, write_artifact
-from lowtide.program.types import Dim, Note, Op, Program, Resident, Source, Value
+from lowtide.program.types import Chunk, Dim, Note, Op, Program, Resident, Source, Value
 from lowtide.program.verify import verify
 
 KIND, VERSION = "program", 1
@@ -32,7 +32,7 @@ def program_to_data(program: Program) -> dict[str, Any]:
     return {
         "name": program.name,
         "batch": program.batch,
-        "in_use": program.in_use,
+        "chunks": program.chunks,
         "versions": dict(program.versions),
         "inputs": program.inputs,
         "outputs": program.outputs,
@@ -64,7 +64,7 @@ def program_from_data(data: Mapping[str, Any]) -> Program:
         residents=tuple(_resident(*row) for row in data["residents"]),
         functions=tuple(program_from_data(function) for function in data["functions"]),
         batch=data["batch"],
-        in_use=data["in_use"],
+        chunks=None if data["chunks"] is None else tuple(Chunk(*row) for row in data["chunks"]),
         name=data["name"],
         notes=tuple(Note(*row) for row in data["notes"]),
         versions=dict(data["versions"]),

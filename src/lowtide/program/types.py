@@ -98,6 +98,15 @@ class Resident:
     source: Source | None = None
 
 
+class Chunk(NamedTuple):
+    """A piece of the device's memory: in use since somebody asked for `requested` bytes, or free."""
+
+    address: int
+    bytes: int
+    requested: int
+    in_use: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """Something about the step that could not be computed, by name, and what was done about it.
@@ -118,8 +127,8 @@ class Program:
 
     `inputs` are the values that come from outside, `outputs` those that must outlive the step, `keep` the ops that
     must run although nobody reads them. `batch` is the size the script used. `functions` are the bodies of loops
-    and branches, Programs themselves. `in_use` is what the device's allocator had handed out before the step, if it
-    was asked: residents, batch, and whatever else the script keeps there.
+    and branches, Programs themselves. `chunks` is the map of the device's allocator before the step, residents, batch
+    and whatever else the script keeps there, by address; None when it could not be had.
     """
 
     ops: tuple[Op, ...]
@@ -130,7 +139,7 @@ class Program:
     residents: tuple[Resident, ...] = ()
     functions: tuple[Program, ...] = ()
     batch: int = 1
-    in_use: int | None = None
+    chunks: tuple[Chunk, ...] | None = None
     name: str = ""
     notes: tuple[Note, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from lowtide.simulate.forecast import Forecast, fits, forecast, largest_batch, l
 from lowtide.simulate.order import tidy_order
 from lowtide.simulate.step import simulate
 from lowtide.simulate.store import load_forecast, load_timeline, save_forecast, save_timeline
-from lowtide.simulate.timeline import CATEGORIES, Buffer, Maker, Timeline
+from lowtide.simulate.timeline import CATEGORIES, Buffer, Maker, Preparation, Timeline
 
 __all__ = [
     "CATEGORIES",
@@ -14,6 +14,7 @@ __all__ = [
     "Forecast",
     "Maker",
     "OutOfMemory",
+    "Preparation",
     "Timeline",
     "fits",
     "forecast",

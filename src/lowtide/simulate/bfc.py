@@ -30,8 +30,10 @@ from __future__ import annotations
 import copy
 import struct
 from bisect import bisect_left, insort
+from collections.abc import Sequence
 
 from lowtide.errors import BadUse
+from lowtide.program import Chunk
 from lowtide.units import format_size
 
 QUANTUM = 256  # a chunk is a multiple of this many bytes
@@ -88,6 +90,32 @@ class BfcAllocator:
         self._free: list[int] = []  # every free chunk, smallest first
         self._free_starting: dict[int, int] = {}  # address -> the free chunk that starts there
         self._free_ending: dict[int, int] = {}  # address -> the free chunk that ends there
+
+    @classmethod
+    def resumed(cls, chunks: Sequence[Chunk], limit: int | None = None) -> BfcAllocator:
+        """An allocator in the state of a real one, whose map `chunks` is, by address. Handles are addresses.
+
+        How large its next region will be is not in the map; after a regular growth it is twice the last.
+        """
+        allocator = cls(limit)
+        regions: list[list[Chunk]] = []
+        for chunk in chunks:
+            if not regions or regions[-1][-1].address + regions[-1][-1].bytes != chunk.address:
+                regions.append([])
+            regions[-1].append(chunk)
+            if chunk.in_use:
+                allocator._live[chunk.address] = chunk.bytes, chunk.requested
+                allocator.in_use += chunk.bytes
+                allocator.requested_in_use += chunk.requested
+            else:
+                allocator._add_free(chunk.address, chunk.address + chunk.bytes)
+        sizes = [sum(chunk.bytes for chunk in region) for region in regions]
+        allocator.reserved = sum(sizes)
+        if sizes:  # the newest region is the lowest
+            allocator._next_region = 2 * sizes[0]
+            allocator._mapped_start = chunks[0].address
+        allocator.peak = allocator.in_use
+        return allocator
 
     def allocate(self, requested: int) -> int:
         """A handle on a chunk of `requested` bytes or more; 0 for no bytes. Raises `OutOfMemory`."""

@@ -15,7 +15,7 @@ branch counts as one op, where TensorFlow mixes its ops with those outside.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 from math import prod
 from random import Random
@@ -46,6 +46,8 @@ WAKE_TIME = 1e-5
 """Seconds until an idle thread notices that there is work."""
 FASTEST, SLOWEST = 0.5, 1.5
 """How a duration varies from run to run: other processes, caches, what the other thread does."""
+STALL_EVERY, STALL_TIME = 1e-2, 5e-3
+"""Seconds between the moments when the system gives a thread's core to another, and until it gives it back."""
 
 UNORDERED_EDGES = 8
 """TensorFlow keeps up to this many edges of a node in the order they were made, more in no order."""
@@ -56,8 +58,10 @@ _IDLE = -1
 class Executor:
     """A Program at one batch size, ready to be run many times."""
 
-    def __init__(self, program: Program, batch: int) -> None:
+    def __init__(self, program: Program, batch: int, late: Collection[int] = ()) -> None:
+        """`late` are ops that run when there is nothing else to do, the newest first."""
         ops = program.ops
+        self._late = frozenset(late)
         self._cost = durations(program, batch)
         self._cheap = [op.kind in CHEAP for op in ops]
         maker = {value: index for index, op in enumerate(ops) for value in op.outputs}
@@ -73,7 +77,7 @@ class Executor:
 
     def run(self, random: Random) -> list[int]:
         """One step: an op's index where it starts, `~index` where it is done."""
-        run = _Run(self._cost, self._cheap, self._waiting, self._followers, random)
+        run = _Run(self._cost, self._cheap, self._waiting, self._followers, self._late, random)
         return self._sources + run.events(self._roots)
 
 
@@ -84,10 +88,12 @@ class _Run:
         cheap: Sequence[bool],
         waiting: Sequence[int],
         followers: Sequence[Sequence[int]],
+        late: frozenset[int],
         random: Random,
     ) -> None:
         self._cost, self._cheap, self._followers, self._random = cost, cheap, followers, random
         self._waiting = list(waiting)
+        self._late, self._stack = late, list[int]()
         self._events: list[int] = []
         self._inline: list[deque[int]] = [deque() for _ in range(THREADS)]
         self._queue: list[deque[int]] = [deque() for _ in range(THREADS)]
@@ -117,18 +123,20 @@ class _Run:
             self._dispatch(now, thread, ready)
 
     def _dispatch(self, now: float, thread: int, ready: Sequence[int]) -> None:
-        cheap, inline, queue = self._cheap, self._inline[thread], self._queue[thread]
+        cheap, late, inline, queue = self._cheap, self._late, self._inline[thread], self._queue[thread]
         last = _IDLE
         for op in ready:
             if cheap[op]:
                 inline.append(op)
+            elif op in late:
+                self._stack.append(op)
             else:
                 if last != _IDLE:
                     queue.appendleft(last)
                 last = op
         if last != _IDLE:
             (queue.appendleft if inline else inline.append)(last)
-        if queue and self._idle:
+        if (queue or self._stack) and self._idle:
             heappush(self._agenda, (now + WAKE_TIME * self._random.random(), self._idle.pop(), _IDLE))
 
     def _continue(self, now: float, thread: int) -> None:
@@ -141,7 +149,10 @@ class _Run:
                 return
             self._events.append(op)
             if not self._cheap[op]:
-                duration = self._cost[op] * (FASTEST + (SLOWEST - FASTEST) * self._random.random())
+                luck = self._random.random()
+                duration = self._cost[op] * (FASTEST + (SLOWEST - FASTEST) * luck)
+                if luck < self._cost[op] / STALL_EVERY:
+                    duration += STALL_TIME
                 heappush(agenda, (now + duration, thread, op))
                 return
             now += CHEAP_TIME
@@ -156,7 +167,7 @@ class _Run:
         for other in self._queue:
             if other:
                 return other.pop()
-        return _IDLE
+        return self._stack.pop() if self._stack else _IDLE
 
 
 def durations(program: Program, batch: int) -> list[float]:

@@ -9,7 +9,7 @@ from lowtide.program import Note, Program
 from lowtide.simulate.bfc import OutOfMemory
 from lowtide.simulate.order import tidy_order
 from lowtide.simulate.plain import plain_range
-from lowtide.simulate.step import simulate, untouched
+from lowtide.simulate.step import simulate
 from lowtide.simulate.timeline import CATEGORIES, Buffer, Timeline
 
 LARGEST_BATCH = 1 << 20
@@ -61,7 +61,7 @@ def forecast(program: Program, batch: int | None = None, budget: int | None = No
     """What the step needs at `batch`, the script's own by default, and the largest batch for `budget` bytes."""
     size = program.batch if batch is None else batch
     timeline = simulate(program, size, tidy_order(program, size))
-    plain, aside = plain_range(program, size), untouched(program, size)
+    plain = plain_range(program, size)
     per_sample, fixed = None, timeline.chunk_peak
     if program.scales:
         per_sample = _slope(program, size, timeline)
@@ -71,8 +71,8 @@ def forecast(program: Program, batch: int | None = None, budget: int | None = No
         largest = largest_batch(program, budget, start=_guess(budget, fixed, per_sample))
     return Forecast(
         timeline,
-        plain.low + aside,
-        plain.high + aside,
+        plain.low,
+        plain.high,
         fixed,
         per_sample,
         budget,

@@ -353,16 +353,14 @@ class _Machine:
             self._give(code, where, op.outputs[0], buffer)
 
     def _assign(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
-        """The variable takes over the new value's buffer if nobody else holds it, else copies it."""
+        """The variable becomes another holder of its new value's buffer: nothing is copied."""
         handle, source = where[op.inputs[0]], where[op.inputs[1]]
-        old = self._variables.get(handle, NOWHERE)
-        if source >= 0 and self._refs[source] == 1:
-            self._refs[source] += 1  # the edge's own reference goes when the op is done
-            self._variables[handle] = source
-            self._taken.append((len(self._log), source, self._owners.get(handle, (code.path, index))))
-            self._release(old)
-        elif old < 0 or self._refs[old] > 1:
-            self._replace_variable(handle, code.bytes[op.inputs[1]], (code.path, index))
+        if source < 0:
+            return
+        self._refs[source] += 1
+        self._taken.append((len(self._log), source, self._owners.get(handle, (code.path, index))))
+        old, self._variables[handle] = self._variables.get(handle, NOWHERE), source
+        self._release(old)
 
     def _update(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         for value in op.inputs:
@@ -476,9 +474,11 @@ class _Machine:
         state = [where[value] for value in op.inputs]
         self._hold(state)
         self._let_go()
-        for _ in range(op.trips.at(self._batch)):
+        for trip in range(op.trips.at(self._batch) + 1):
             for buffer in self._run(cond, range(len(cond.program.ops)), _bind(cond, state), held=True):
                 self._release(buffer)
+            if trip == op.trips.at(self._batch):
+                break
             state = self._run(body, range(len(body.program.ops)), _bind(body, state), held=False)
         for value, buffer in zip(op.outputs, state, strict=True):
             self._give(code, where, value, buffer)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lowtide.program import Program
-from lowtide.simulate.bfc import QUANTUM, BfcAllocator, OutOfMemory
+from lowtide.simulate.bfc import BfcAllocator, OutOfMemory
 from lowtide.simulate.categories import op_categories
 from lowtide.simulate.machine import ALWAYS, Trace, programs_of, run
-from lowtide.simulate.timeline import Buffer, Maker, Timeline
+from lowtide.simulate.timeline import Buffer, Maker, Preparation, Timeline
 
 NO_LIMIT = 1 << 44
 STEPS = 3
@@ -21,54 +21,59 @@ def simulate(
 ) -> Timeline:
     """What the step does to memory at `batch` when its ops run in `order`, the step's own by default.
 
-    Stands for: run the step a few times on an empty device and look at the worst one. Two ways to begin are tried,
-    letting the allocator grow as it goes and growing it once beforehand; the better one is kept, and
-    `Timeline.grow_first` says which. Raises `OutOfMemory` when the allocator, given `limit` bytes, refuses both.
+    Stands for: run the step a few times on an empty device and look at the worst one. The allocator is prepared
+    (see `Preparation`), growing it beforehand only where that helps. Raises `OutOfMemory` when the allocator, given
+    `limit` bytes, refuses either way.
     """
     size = program.batch if batch is None else batch
     traces = run(program, size, order, STEPS)
-    aside = untouched(program, size)
-    room = None if limit is None else max(0, limit - aside)
+    small_change = _small_change(traces[-1])
     outcomes = []
     refused = None
-    for grow_first in (0, _most_alive(traces[0])):
+    for grow in (0, _most_alive(traces[0])):
         try:
-            outcomes.append(_worst(traces, room, grow_first))
+            outcomes.append(_worst(program, traces, limit, Preparation(small_change, grow)))
         except OutOfMemory as error:
             refused = error
     if refused is not None and not outcomes:
         raise refused
     worst = min(outcomes, key=lambda outcome: outcome.peak.chunk_peak)
-    return _timeline(program, size, worst, aside)
+    return _timeline(program, size, worst)
 
 
-def untouched(program: Program, batch: int) -> int:
-    """Bytes in use on the device that the step has nothing to do with: they count, and move nothing.
-
-    Known when the allocator was asked before the step; the batch it had then was the script's own.
-    """
-    if program.in_use is None:
-        return 0
-    batch_bytes = sum(_chunk(program.values[value].bytes(program.batch)) for value in program.inputs)
-    return max(0, program.in_use - batch_bytes - sum(_chunk(resident.bytes) for resident in program.residents))
+SMALLEST, LARGEST_SMALL = 256, 16384
+"""Bytes of the smallest and the largest gap."""
 
 
-def _chunk(size: int) -> int:
-    return -(-size // QUANTUM) * QUANTUM
+def _small_change(trace: Trace) -> tuple[tuple[int, int], ...]:
+    """A gap for each small tensor alive at once, by powers of two, and a few to spare."""
+    alive: dict[int, int] = {}
+    most: dict[int, int] = {}
+    for buffer, allocated in trace.log:
+        size = trace.bytes[buffer]
+        if size <= LARGEST_SMALL:
+            gap = max(SMALLEST, 1 << (size - 1).bit_length())
+            alive[gap] = alive.get(gap, 0) + (1 if allocated else -1)
+            most[gap] = max(most.get(gap, 0), alive[gap])
+    return tuple((gap, count + count // 4 + 8) for gap, count in sorted(most.items()))
 
 
 class _Outcome(NamedTuple):
     peak: Peak
     trace: Trace
     resident: int
-    grow_first: int
+    untouched: int
+    preparation: Preparation
 
 
-def _worst(traces: Sequence[Trace], limit: int | None, grow_first: int) -> _Outcome:
-    replay = Replay(traces[0], limit, grow_first)
+def _worst(
+    program: Program, traces: Sequence[Trace], limit: int | None, preparation: Preparation
+) -> _Outcome:
+    replay = Replay(program, traces[0], limit)
+    replay.prepare(preparation)
     peaks = [replay.step(trace) for trace in traces]
     at = max(range(len(peaks)), key=lambda i: peaks[i].chunk_peak)
-    return _Outcome(peaks[at], traces[at], replay.resident, grow_first)
+    return _Outcome(peaks[at], traces[at], replay.resident, replay.untouched, preparation)
 
 
 def _most_alive(trace: Trace) -> int:
@@ -90,13 +95,39 @@ class Peak:
 
 
 class Replay:
-    """An allocator that has the residents in it and is given one step after another."""
+    """An allocator that has the residents in it and is given one step after another.
 
-    def __init__(self, first: Trace, limit: int | None = None, grow_first: int = 0) -> None:
-        self._allocator = BfcAllocator(NO_LIMIT if limit is None else limit)
-        self._handles = [self._allocator.allocate(size) for size in first.bytes[: first.first]]
+    It resumes the device's own allocator where its map is known; the residents are then the chunks of their sizes,
+    and `untouched` are the requested bytes that nobody claims. Otherwise, or under a limit that the map does not fit, it starts empty.
+    """
+
+    def __init__(self, program: Program, first: Trace, limit: int | None = None) -> None:
+        chunks = program.chunks or ()
+        if limit is not None and sum(chunk.bytes for chunk in chunks) > limit:
+            chunks = ()
+        self._allocator = BfcAllocator.resumed(chunks, NO_LIMIT if limit is None else limit)
+        claimable: dict[int, list[int]] = {}
+        for chunk in reversed(chunks):
+            if chunk.in_use:
+                claimable.setdefault(chunk.requested, []).append(chunk.address)
+        self._handles = []
+        for size in first.bytes[: first.first]:
+            found = claimable.get(size)
+            self._handles.append(found.pop() if found else self._allocator.allocate(size))
+        self.untouched = sum(size * len(left) for size, left in claimable.items())
         self.resident = self._allocator.in_use
-        self._allocator.free(self._allocator.allocate(grow_first))
+
+    def prepare(self, preparation: Preparation) -> None:
+        allocator = self._allocator
+        gaps = []
+        for size, count in preparation.small_change:
+            for _ in range(count):
+                gaps.append(allocator.allocate(size))
+                allocator.allocate(1)  # a wall: it stays, so that gaps do not merge
+        for gap in gaps:
+            allocator.free(gap)
+        allocator.free(allocator.allocate(preparation.grow))
+        self.resident = allocator.in_use
 
     def step(self, trace: Trace) -> Peak:
         """Replay a step; what is alive at its end is what the next one starts with."""
@@ -117,7 +148,7 @@ class Replay:
         return peak
 
 
-def _timeline(program: Program, batch: int, outcome: _Outcome, aside: int) -> Timeline:
+def _timeline(program: Program, batch: int, outcome: _Outcome) -> Timeline:
     peak, trace = outcome.peak, outcome.trace
     programs = programs_of(program)
     categories = [op_categories(part) for part in programs]
@@ -144,22 +175,23 @@ def _timeline(program: Program, batch: int, outcome: _Outcome, aside: int) -> Ti
                 "temporaries" if index in trace.scratch else _category(program, categories, where),
             )
         )
-    if aside:
+    if outcome.untouched:
         makers.append(Maker("data and other tensors", "tensors", "", None))
-        buffers.append(Buffer(aside, ALWAYS, None, len(makers) - 1, "inputs"))
+        buffers.append(Buffer(outcome.untouched, ALWAYS, None, len(makers) - 1, "inputs"))
     reached = number(trace.maker[trace.log[peak.moment][0]]) if trace.log else 0
     return Timeline(
         batch=batch,
         buffers=tuple(buffers),
         makers=tuple(makers),
         end=len(trace.log),
-        resident=sum(trace.bytes[: trace.first]) + aside,
-        peak=peak.requested + aside,
-        chunk_resident=outcome.resident + aside,
-        chunk_peak=peak.chunk_peak + aside,
+        resident=sum(trace.bytes[: trace.first]) + outcome.untouched,
+        peak=peak.requested,
+        chunk_resident=outcome.resident,
+        chunk_peak=peak.chunk_peak,
         peak_at=peak.moment,
         peak_maker=reached,
-        grow_first=outcome.grow_first,
+        untouched=outcome.untouched,
+        preparation=outcome.preparation,
     )
 
 

@@ -10,7 +10,7 @@ from lowtide.errors import BadFile
 from lowtide.program import Note, Source
 from lowtide.program.files import read_artifact, write_artifact
 from lowtide.simulate.forecast import Forecast
-from lowtide.simulate.timeline import Buffer, Maker, Timeline
+from lowtide.simulate.timeline import Buffer, Maker, Preparation, Timeline
 
 TIMELINE_VERSION = FORECAST_VERSION = 1
 _Read = TypeVar("_Read")
@@ -61,7 +61,8 @@ def _timeline_to_data(timeline: Timeline) -> dict[str, Any]:
         "requested": [timeline.resident, timeline.peak],
         "chunks": [timeline.chunk_resident, timeline.chunk_peak],
         "at": [timeline.peak_at, timeline.peak_maker],
-        "grow_first": timeline.grow_first,
+        "preparation": timeline.preparation,
+        "untouched": timeline.untouched,
     }
 
 
@@ -69,6 +70,7 @@ def _timeline_from_data(data: Mapping[str, Any]) -> Timeline:
     resident, peak = data["requested"]
     chunk_resident, chunk_peak = data["chunks"]
     peak_at, peak_maker = data["at"]
+    small_change, grow = data["preparation"]
     makers = tuple(Maker(n, k, layer, Source(*s) if s else None) for n, k, layer, s in data["makers"])
     return Timeline(
         batch=data["batch"],
@@ -81,7 +83,8 @@ def _timeline_from_data(data: Mapping[str, Any]) -> Timeline:
         chunk_peak=chunk_peak,
         peak_at=peak_at,
         peak_maker=peak_maker,
-        grow_first=data["grow_first"],
+        preparation=Preparation(tuple((size, count) for size, count in small_change), grow),
+        untouched=data["untouched"],
     )
 
 

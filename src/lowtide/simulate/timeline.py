@@ -32,13 +32,25 @@ class Maker(NamedTuple):
     source: Source | None
 
 
+class Preparation(NamedTuple):
+    """What to do to the allocator before the first step, so that every step finds the same free space.
+
+    `small_change`: (bytes, count) of gaps to leave between small chunks that stay. Small tensors then go into the gaps
+    and never split the free space that large ones need whole; without them the peak drifts from step to step, by
+    10 % and more. `grow`: bytes to allocate and free at once, for a region that the step fits in.
+    """
+
+    small_change: tuple[tuple[int, int], ...] = ()
+    grow: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """A step's buffers in the order they were allocated.
 
     `peak` and `resident` are requested bytes; `chunk_peak` and `chunk_resident` are what the allocator hands out for
     them, the level a limit bites on. `peak_at` is the moment of the chunk peak, `peak_maker` the op that reached it.
-    `grow_first` bytes are best allocated and freed once before the first step, for the allocator to grow in one piece.
+    `untouched` of the resident bytes are none of the step's. `preparation` is what makes the allocator behave so.
     """
 
     batch: int
@@ -51,7 +63,8 @@ class Timeline:
     chunk_peak: int
     peak_at: int
     peak_maker: int
-    grow_first: int = 0
+    untouched: int = 0
+    preparation: Preparation = Preparation()
 
     def alive_at(self, moment: int) -> list[Buffer]:
         return [b for b in self.buffers if b.start <= moment and (b.stop is None or moment < b.stop)]

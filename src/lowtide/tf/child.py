@@ -37,7 +37,6 @@ class Captured:
 
     program: Program
     compiler: str
-    note: str
 
 
 def capture_target(target: str, arguments: Sequence[str] = ()) -> Captured:
@@ -45,7 +44,9 @@ def capture_target(target: str, arguments: Sequence[str] = ()) -> Captured:
     with tempfile.TemporaryDirectory(prefix="lowtide-") as folder:
         request = Path(folder) / "request.json"
         request.write_text(json.dumps({"target": target, "arguments": list(arguments), "answer": folder}))
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **CONTROLLED}
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={folder}/xla --xla_dump_hlo_as_text"
+        own = {"XLA_FLAGS": flags.strip(), "TF_BFC_MEMORY_DUMP": f"{folder}/allocator"}
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **CONTROLLED, **own}
         command = [sys.executable, "-m", "lowtide.tf.worker", str(request)]
         code = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
         return _read_answer(Path(folder), target, code)
@@ -60,7 +61,7 @@ def _read_answer(folder: Path, target: str, code: int) -> Captured:
         raise ScriptFailed(answer["error"])
     if answer["exit_code"]:
         raise LowtideError(answer["error"])
-    return Captured(load_program(folder / "program.lowtide"), answer["compiler"], answer["note"])
+    return Captured(load_program(folder / "program.lowtide"), answer["compiler"])
 
 
 def _cause(code: int) -> str:

@@ -7,7 +7,10 @@ The facts were checked on TensorFlow 2.21 and Keras 3.15. When a new release mov
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -15,7 +18,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.optimizers import base_optimizer
 from tensorflow.core.framework.graph_pb2 import GraphDef as GraphDef
-from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
+from tensorflow.core.protobuf import bfc_memory_map_pb2, config_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.client import session as session_module
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
@@ -167,9 +170,9 @@ def frames(op: Any) -> list[Any]:
     return list(trace.get_user_frames()) if trace is not None else []
 
 
-def is_polymorphic_function(thing: object) -> bool:
-    """Whether `thing` is what `tf.function` returns."""
-    return isinstance(thing, polymorphic_function.Function)
+def is_compiled_by_xla(function: Any) -> bool:
+    """Whether a tf.function was made with `jit_compile=True`."""
+    return bool(function._jit_compile)
 
 
 @contextlib.contextmanager
@@ -211,6 +214,43 @@ def memory_events(xspace: bytes) -> list[tuple[int, str, dict[str, Any]]]:
                     events.append((when, name, _fields(event.stats, fields)))
     events.sort(key=lambda event: event[0])
     return events
+
+
+ALLOCATOR_MAP_PREFIX = "TF_BFC_MEMORY_DUMP"
+"""Environment variable that says where `allocator_map` may write; it must be set before TensorFlow starts."""
+
+_SINGLETON = "_ZN10tensorflow12ProcessState9singletonEv"
+_GET_CPU_ALLOCATOR = "_ZN10tensorflow12ProcessState15GetCPUAllocatorEi"
+_WRITE_MEMORY_MAP = "_ZN3tsl12BFCAllocator19MaybeWriteMemoryMapEv"
+
+
+def allocator_map() -> list[tuple[int, int, int, bool]] | None:
+    """(address, bytes, requested bytes, in use) of every chunk of the CPU's BFC allocator, by address.
+
+    TensorFlow writes this map when it runs out of memory; here it is asked to, through the linker's names of the
+    functions that do it. None when the CPU is not on BFC, or this TensorFlow has no such functions.
+    """
+    prefix = os.environ.get(ALLOCATOR_MAP_PREFIX)
+    if not prefix or os.environ.get("TF_CPU_ALLOCATOR_USE_BFC") != "1" or "GPU" in default_device():
+        return None
+    pointer = ctypes.c_void_p
+    try:
+        library = ctypes.CDLL(next(str(p) for p in Path(tf.__file__).parent.glob("libtensorflow_framework.so.*")))
+        singleton = ctypes.CFUNCTYPE(pointer)((_SINGLETON, library))
+        get_allocator = ctypes.CFUNCTYPE(pointer, pointer, ctypes.c_int)((_GET_CPU_ALLOCATOR, library))
+        write = ctypes.CFUNCTYPE(None, pointer)((_WRITE_MEMORY_MAP, library))
+    except (AttributeError, OSError, StopIteration):
+        return None
+    write(get_allocator(singleton(), 0))
+    folder = Path(prefix).parent
+    files = sorted(folder.glob(Path(prefix).name + "*"), key=lambda path: path.stat().st_mtime_ns)
+    if not files:
+        return None
+    dump = bfc_memory_map_pb2.MemoryDump()
+    dump.ParseFromString(files[-1].read_bytes())
+    for file in files:
+        file.unlink()
+    return sorted((c.address, c.size, c.requested_size, c.in_use) for c in dump.chunk)
 
 
 def _fields(stats: Sequence[Any], names: dict[int, str]) -> dict[str, Any]:

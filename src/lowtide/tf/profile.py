@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from lowtide.program import Chunk
 from lowtide.tf import compat
 
 class Event(NamedTuple):
@@ -67,6 +68,12 @@ def device_bytes() -> dict[str, int]:
 
 def reset_peak() -> None:
     tf.config.experimental.reset_memory_stats(compat.default_device().rpartition("device:")[2])
+
+
+def chunks() -> tuple[Chunk, ...] | None:
+    """The map of the device's allocator, where it can be had."""
+    found = compat.allocator_map()
+    return None if found is None else tuple(Chunk(*chunk) for chunk in found)
 
 
 def counts_bytes() -> bool:

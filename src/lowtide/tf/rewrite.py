@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from lowtide.ops import Act, rule_of
+from lowtide.simulate import Preparation
 from lowtide.tf import compat
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.capture import Step
@@ -73,10 +74,12 @@ def _chain(nodes: Sequence[Any]) -> None:
         previous = node.name
 
 
-def as_function(step: Step, graph_def: GraphDef, grow_first: int = 0) -> Callable[..., list[Any]]:
+def as_function(
+    step: Step, graph_def: GraphDef, preparation: Preparation | None = None
+) -> Callable[..., list[Any]]:
     """A function of the step's flat tensor arguments that runs `graph_def` as it is and returns the flat outputs.
 
-    `grow_first` bytes are allocated and freed before the first call: see `Timeline.grow_first`.
+    The allocator is prepared before the first call.
     """
     captured = [outside for _, outside in step.captured]
     placeholders = (*step.arguments, *(name for name, _ in step.captured))
@@ -92,12 +95,30 @@ def as_function(step: Step, graph_def: GraphDef, grow_first: int = 0) -> Callabl
         with tf.control_dependencies(effects):
             return [tf.identity(result) for result in results]
 
-    pending = [grow_first] if grow_first else []
+    pending = [preparation] if preparation else []
+    kept: list[Any] = []
 
     def call(*arguments: Any) -> list[Any]:
         while pending:
-            tf.zeros([pending.pop()], tf.int8)
+            kept.extend(prepare_allocator(pending.pop()))
         with compat.without_grappler():
             return list(planned(*arguments))
 
     return call
+
+
+def prepare_allocator(preparation: Preparation) -> list[Any]:
+    """Do to the device's allocator what `Preparation` says; what is returned must be kept alive."""
+    gaps, walls = [], []
+    for size, count in preparation.small_change:
+        for _ in range(count):
+            gaps.append(_empty(size))
+            walls.append(_empty(1))
+    del gaps
+    if preparation.grow:
+        _empty(preparation.grow)
+    return walls
+
+
+def _empty(size: int) -> Any:
+    return tf.raw_ops.Empty(shape=tf.constant([size], tf.int64 if size > 2**31 - 1 else tf.int32), dtype=tf.uint8)

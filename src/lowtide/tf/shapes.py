@@ -313,6 +313,18 @@ def _elements(known: Known) -> int:
     return math.prod(d or 0 for d in known.dims or ())
 
 
+def _broadcast_axes(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
+    """How many axes a gradient sums over to undo broadcasting; at most all when the shapes are not known here."""
+    if any(known.value is None for known in given):
+        return _longest_vector(given, made)
+    shapes = [np.atleast_1d(known.value).tolist() for known in given]
+    rank = max(map(len, shapes))
+    padded = [[1] * (rank - len(shape)) + shape for shape in shapes]
+    if shapes[0] == shapes[1]:
+        return [(0,), (0,)]
+    return [(sum(size == 1 for size in shape),) for shape in padded]
+
+
 def _longest_vector(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
     longest = max(_elements(known) for known in given)
     return [(longest,) for _ in made]
@@ -331,7 +343,7 @@ def _every_row(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
 
 
 _BOUNDS = {
-    "BroadcastGradientArgs": _longest_vector,
+    "BroadcastGradientArgs": _broadcast_axes,
     "BroadcastArgs": _longest_vector,
     "Where": _every_index,
     "Unique": _every_element,

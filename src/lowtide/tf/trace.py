@@ -33,17 +33,24 @@ def capture_model(model: Any, data: Any, seen: Seen | None = None) -> Step:
     """The train step of a compiled Keras model on a batch like `data`: (x,), (x, y) or (x, y, sample_weight)."""
     require_compiled(model)
     compat.build_for_training(model, data)
-    one_step = tf.function(
-        tf.autograph.experimental.do_not_convert(
-            lambda batch: model.distribute_strategy.run(model.train_step, args=(batch,))
-        ),
-        reduce_retracing=True,
-    )
+    one_step = step_function(model)
     layers = _layer_names([model], seen)
     return _capture_call(one_step, (data,), {}, layers, lambda: _model_variables(model))
 
 
-def capture_function(function: Any, arguments: Sequence[Any], options: Mapping[str, Any], seen: Seen | None = None) -> Step:
+def step_function(model: Any, jit_compile: bool = False) -> Any:
+    """What Keras makes of a model's train step: a tf.function of one batch."""
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]  # TensorFlow ships no types
+    def one_step(data: Any) -> Any:
+        return model.distribute_strategy.run(model.train_step, args=(data,))
+
+    return tf.function(one_step, reduce_retracing=True, jit_compile=jit_compile)
+
+
+def capture_function(
+    function: Any, arguments: Sequence[Any], options: Mapping[str, Any], seen: Seen | None = None
+) -> Step:
     """The step that a tf.function is when called like this."""
     names = set(seen.layer_sources) if seen else set()
     layers = LayerNames(names, seen.layer_sources if seen else None)
@@ -103,7 +110,7 @@ def _open_traces(function: Any, arguments: Any, options: Any, batch: int | None)
     """One trace with an open batch, examples of it at the probes; nothing when the code needs a number."""
     if batch is None:
         return []
-    specs = _relaxed((arguments, options), batch, None)
+    specs = relaxed((arguments, options), batch, None)
     try:
         concrete = function.get_concrete_function(*specs[0], **specs[1])
     except Exception:  # noqa: BLE001  # whatever the user's code raises on an open batch, numbers are tried next
@@ -128,7 +135,7 @@ def _closed_traces(function: Any, arguments: Any, options: Any, batch: int | Non
 
 
 def _closed_trace(function: Any, arguments: Any, options: Any, batch: int | None, size: int | None) -> Trace:
-    specs = _relaxed((arguments, options), batch, size)
+    specs = relaxed((arguments, options), batch, size)
     concrete = function.get_concrete_function(*specs[0], **specs[1])
     return Trace(size or 1, concrete, _examples((arguments, options), batch, size))
 
@@ -145,7 +152,7 @@ def _is_tensor(leaf: Any) -> bool:
     return isinstance(leaf, tf.Tensor | np.ndarray | np.generic)
 
 
-def _relaxed(structure: Any, batch: int | None, size: int | None) -> Any:
+def relaxed(structure: Any, batch: int | None, size: int | None) -> Any:
     """The same structure with specs for tensors, whose leading dimension is `size` where it was the batch."""
 
     def spec(leaf: Any) -> Any:

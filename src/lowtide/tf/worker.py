@@ -7,20 +7,21 @@ no `finally`, no `atexit`, no checkpoint. Script output goes to standard error, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import runpy
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
 
-from lowtide.errors import BadFile, BadUse, LowtideError, NothingTrains
-from lowtide.program import Program, save_program
+from lowtide.errors import BadFile, BadUse, LowtideError, NotCapturable, NothingTrains
+from lowtide.program import Note, Program, save_program
 
 CAPTURED, SCRIPT_FAILED = 0, 1
 
@@ -103,38 +104,68 @@ class _Capture:
 
     def __init__(self, folder: Path, lines: Mapping[str, Any]) -> None:
         self._folder = folder
+        self._dumps = folder / "xla"
         self._lines = lines
 
     def model(self, model: Any, data: Any) -> NoReturn:
-        from lowtide.tf.trace import Seen, capture_model
-
-        before = _device_bytes()
-        step = capture_model(model, data, Seen(self._lines))
-        note = "the script runs eagerly (run_eagerly=True): this is its step compiled" if model.run_eagerly else ""
-        self._write(step.program, before, "xla" if model.jit_compile else "", note)
+        with _our_failure():
+            self._model(model, data)
 
     def function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> NoReturn:
-        from lowtide.tf.trace import Seen, capture_function
-
-        before = _device_bytes()
-        step = capture_function(function, arguments, options, Seen(self._lines))
-        self._write(step.program, before, "xla" if function._jit_compile else "")
+        with _our_failure():
+            self._function(function, arguments, options)
 
     def session(self, session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> NoReturn:
+        with _our_failure():
+            self._session(session, fetches, feeds)
+
+    def _model(self, model: Any, data: Any) -> NoReturn:
+        from lowtide.tf.trace import Seen, capture_model, step_function
+        from lowtide.tf.xla import as_compiled
+
+        program = capture_model(model, data, Seen(self._lines)).program
+        if model.run_eagerly:
+            eager = Note("run_eagerly=True", "assumed", 0, "the script runs its step op by op; this is it compiled")
+            program = replace(program, notes=(eager, *program.notes))
+        elif model.jit_compile:
+            program = as_compiled(program, step_function(model, jit_compile=True), (data,), {}, self._dumps)
+        self._write(program, "xla" if model.jit_compile else "")
+
+    def _function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> NoReturn:
+        from lowtide.tf import compat
+        from lowtide.tf.trace import Seen, capture_function
+        from lowtide.tf.xla import as_compiled
+
+        program = capture_function(function, arguments, options, Seen(self._lines)).program
+        compiled = compat.is_compiled_by_xla(function)
+        if compiled:
+            program = as_compiled(program, function, arguments, options, self._dumps)
+        self._write(program, "xla" if compiled else "")
+
+    def _session(self, session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> NoReturn:
         from lowtide.tf.session import capture_session
 
-        self._write(capture_session(session, fetches, feeds), _device_bytes(), "")
+        self._write(capture_session(session, fetches, feeds), "")
 
-    def _write(self, program: Program, device_bytes: int | None, compiler: str, note: str = "") -> NoReturn:
-        save_program(replace(program, in_use=device_bytes), self._folder / "program.lowtide")
-        _leave(self._folder, CAPTURED, compiler=compiler, note=note)
+    def _write(self, program: Program, compiler: str) -> NoReturn:
+        from lowtide.tf import profile
+
+        save_program(replace(program, chunks=profile.chunks()), self._folder / "program.lowtide")
+        _leave(self._folder, CAPTURED, compiler=compiler)
 
 
-def _device_bytes() -> int | None:
-    """Bytes in use on the device now, where its allocator keeps count."""
-    from lowtide.tf import profile
-
-    return profile.device_bytes()["current"] if profile.counts_bytes() else None
+@contextlib.contextmanager
+def _our_failure() -> Iterator[NoReturn]:
+    """The script got to its step; what goes wrong from here on is Lowtide's, and is said so."""
+    try:
+        yield  # type: ignore[misc]  # the body leaves the process, or raises
+    except LowtideError:
+        raise
+    except Exception as error:
+        traceback.print_exc(file=sys.stderr)
+        message = f"the training step was reached but could not be captured ({type(error).__name__}: {error})"
+        raise NotCapturable(message.splitlines()[0]) from error
+    raise NotCapturable("the training step was reached but not captured")
 
 
 def _print_script_traceback() -> None:

@@ -12,8 +12,8 @@ from time import monotonic
 
 from lowtide.errors import Infeasible
 from lowtide.plan import worker
-from lowtide.plan.archive import Archive
 from lowtide.plan.anneal import Found
+from lowtide.plan.archive import Archive
 from lowtide.plan.bound import peak_floor
 from lowtide.plan.check import check
 from lowtide.plan.contract import contract
@@ -24,11 +24,11 @@ from lowtide.plan.problem import Point, Problem, Progress, Report, Smallest, Sol
 from lowtide.plan.stages import Stages
 from lowtide.units import format_size
 
-
-FIT_SHARE = 0.3  # of the time, at most, for the first plan
+FIT_SHARE = 0.6  # of the time, at most, for the first plan
 FIRST_SHARE = 0.35  # of what is left, for walking before proving
 ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
 HOTS = (0.5, 2.0)  # temperatures of the walks of the two processes
+WIDE_FRONT = 2_000  # groups: beyond this only the ends of a walk's curve are replayed
 PROVE_LARGEST = 30_000  # variables of the bound's model
 
 
@@ -37,7 +37,9 @@ class Planner:
 
     def __init__(self, problem: Problem, seed: int = 0, processes: int = 2) -> None:
         self.problem, self.seed, self.processes = problem, seed, processes
+        start = monotonic()
         self.base = check(problem, problem.base)
+        self.replay = monotonic() - start  # seconds that believing one plan takes
         self.floor = peak_floor(problem)
         self.archive = Archive()
         self.archive.add(self.base.peak, self.base.cost, problem.base)
@@ -48,7 +50,7 @@ class Planner:
 
     def solve(self, budget: int, seconds: float = 10.0, report: Report = silent) -> Solution:
         """The cheapest schedule found within `budget`; `Infeasible` if none was."""
-        deadline = monotonic() + seconds
+        deadline = monotonic() + seconds - 3 * self.replay
         known = self.archive.within(budget)
         bound = self.base.cost
         if budget < self.floor.peak:
@@ -66,8 +68,7 @@ class Planner:
         if self.archive.smallest().peak > self.floor.peak:
             self._search(self.floor.peak, monotonic() + seconds, report, float("inf"))
         point = self.archive.smallest()
-        at = check(self.problem, point.schedule).at
-        return Smallest(point.peak, point.schedule, point.cost, point.schedule[at], self.floor.peak)
+        return Smallest(point.peak, point.schedule, point.cost, self._set_by(point), self.floor.peak)
 
     def curve(self, seconds: float = 30.0, report: Report = silent) -> list[Point]:
         """Bytes against time: the plans found that no other beats, by rising budget.
@@ -114,12 +115,10 @@ class Planner:
     def _anneal(self, budget: int, until: float, watch: _Watch, enough: float) -> None:
         """Two walks at once: one from the best row known, one from the plain order."""
         watch.say("anneal")
-        seconds = until - monotonic()
-        rows = [self._best_row(budget)] + [self.order] * (self.processes - 1)
+        several = until - monotonic() > 3 * worker.START
+        rows = [self._best_row(budget)] + [self.order] * (self.processes - 1) * several
         jobs = [
-            worker.Job(self.game, row, budget, seconds - (i > 0) * worker.START, self.seed + i, enough, HOTS[i % 2])
-            for i, row in enumerate(rows)
-            if seconds > (i > 0) * 3 * worker.START
+            worker.Job(self.game, row, budget, until, self.seed + i, enough, HOTS[i % 2]) for i, row in enumerate(rows)
         ]
         children = [worker.start(job) for job in jobs[1:]]
         for job in jobs[:1]:
@@ -134,13 +133,15 @@ class Planner:
         if seconds < 0.05 or (known is not None and known.cost <= enough):
             return bound
         watch.say("prove")
-        job = worker.Job(self.game, self._best_row(budget), budget, seconds, self.seed + 5, enough)
+        job = worker.Job(self.game, self._best_row(budget), budget, deadline, self.seed + 5, enough)
         child = self._prover(job, known.cost) if known is not None else None
         walk = worker.walker(job)
         share = 1.0 if child is not None else 0.3
-        walk.run(seconds * share, stop=lambda: child is not None and child.poll() is not None)
+        walk.run(deadline - seconds * (1 - share), stop=lambda: child is not None and child.poll() is not None)
         self._take(walk.found)
-        bound = max(bound, worker.collect(child).bound)
+        answer = worker.collect(child)
+        self._take(answer.found)
+        bound = max(bound, answer.bound)
         known = self.rows.within(budget)
         if known is None or known.cost > bound:
             self._anneal(budget, deadline, watch, max(enough, bound))
@@ -149,16 +150,25 @@ class Planner:
     def _prover(self, job: worker.Job, known_cost: float) -> subprocess.Popen[bytes] | None:
         """A child that proves a bound, if its model is small and likely to say something."""
         stages = Stages(self.game, job.budget, known_cost)
-        worth = stages.size() < PROVE_LARGEST and 2 * len(stages.path) > self.game.end
-        if not worth or job.seconds < 4 * worker.START or self.processes < 2:
+        small = self.game.end <= worker.EXACT_LARGEST
+        worth = small or (stages.size() < PROVE_LARGEST and 2 * len(stages.path) > self.game.end)
+        left = job.until - monotonic()
+        if not worth or left < 4 * worker.START or self.processes < 2:
             return None
-        return worker.start(replace(job, seconds=0.8 * job.seconds - worker.START, known_cost=known_cost))
+        return worker.start(replace(job, until=job.until - 0.15 * left, known_cost=known_cost))
 
     def _best_row(self, budget: int) -> tuple[int, ...]:
         return (self.rows.within(budget) or self.rows.smallest()).schedule
 
     def _take(self, found: list[Found]) -> None:
-        for peak, cost, row in found:
+        """Keep what nothing beats; replays cost time, so of large problems only the ends of what was found."""
+        front: list[Found] = []
+        for item in sorted(found, key=lambda f: (f[0], f[1])):
+            if not front or item[1] < front[-1][1]:
+                front.append(item)
+        if self.game.end > WIDE_FRONT:
+            front = [*front[:1], *front[-1:]]
+        for peak, cost, row in front:
             known = self.rows.within(peak)
             if known is None or known.cost > cost:
                 self._keep(row)
@@ -170,14 +180,18 @@ class Planner:
         self.rows.add(checked.peak, checked.cost, row)
         self.archive.add(checked.peak, checked.cost, schedule)
 
+    def _set_by(self, point: Point) -> int:
+        """The node to name for a peak: the one that no schedule gets around, if that is the reason."""
+        if point.peak == self.floor.peak:
+            return self.floor.node
+        return point.schedule[check(self.problem, point.schedule).at]
+
     def _infeasible(self, budget: int) -> Infeasible:
-        point = self.archive.smallest()
-        at = point.schedule[check(self.problem, point.schedule).at]
-        floor = self.floor
-        proof = f"{self.problem.label(floor.node)} alone needs {floor.peak}"
+        point, floor, label = self.archive.smallest(), self.floor, self.problem.label
         return Infeasible(
             f"budget {budget} bytes ({format_size(budget)}): no plan was found within it; the smallest reached is "
-            f"{point.peak} bytes ({format_size(point.peak)}), set by {self.problem.label(at)}; {proof}",
+            f"{point.peak} bytes ({format_size(point.peak)}), set by {label(self._set_by(point))}; "
+            f"{label(floor.node)} alone needs {floor.peak}",
             point.peak,
         )
 

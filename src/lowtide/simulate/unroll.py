@@ -1,0 +1,187 @@
+"""A Program with its loops written out, for whoever needs to see an op of one trip beside those of another.
+
+Plain TensorFlow runs a loop as ops among ops: an op of the next trip may start as soon as its own inputs are there,
+up to `PARALLEL_TRIPS` trips ahead of the slowest. `unrolled` gives each trip its own ops, waiting for one another as
+they do there. Every other op keeps its values; numbers of ops change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from lowtide.program import Op, Program, Value
+
+PARALLEL_TRIPS = 32
+"""Trips of a Keras recurrence that TensorFlow allows to be under way at once, unless the op says otherwise."""
+
+MOST_OPS = 40_000
+"""A Program that would become longer than this keeps its loops."""
+
+
+class Unrolled(NamedTuple):
+    """A Program without loops, and those of its ops that compute one trip's share of a sum over all trips."""
+
+    program: Program
+    summands: frozenset[int]
+
+
+def unrolled(program: Program, batch: int) -> Unrolled:
+    """The same step without loops, at this batch size; the Program itself if it has none or would be too long."""
+    if not any(_is_loop(op) for op in program.ops) or _length(program, batch) > MOST_OPS:
+        return Unrolled(program, frozenset())
+    writer = _Writer(program, batch)
+    where = {value: value for value in range(len(program.values))}
+    number = writer.write(program, where, outermost=True)
+    flat = replace(
+        program,
+        ops=tuple(writer.ops),
+        values=tuple(writer.values),
+        outputs=tuple(where[value] for value in program.outputs),
+        keep=tuple(number[index] for index in program.keep if index in number),
+        functions=tuple(writer.functions),
+    )
+    return Unrolled(flat, frozenset(writer.summands))
+
+
+def loop_backlog(program: Program, batch: int) -> int:
+    """Bytes of the summands that may be waiting at once, in the loop that leaves the most of them.
+
+    TensorFlow computes them newest first and can add them only oldest first.
+    """
+    most = 0
+    for loop in program.ops:
+        if loop.trips is not None:
+            body = program.functions[loop.bodies[1]]
+            waiting = min(loop.trips.at(batch), _parallel_trips(loop))
+            one_trip = sum(body.values[v].bytes(batch) for op in _summands(body) for v in body.ops[op].outputs)
+            most = max(most, waiting * one_trip)
+    return most
+
+
+def _parallel_trips(loop: Op) -> int:
+    limit = loop.attrs.get("parallel_iterations")
+    return limit if isinstance(limit, int) else PARALLEL_TRIPS
+
+
+def _is_loop(op: Op) -> bool:
+    return op.trips is not None
+
+
+def _length(program: Program, batch: int) -> int:
+    total = len(program.ops)
+    for op in program.ops:
+        if op.trips is not None:
+            total += op.trips.at(batch) * sum(_length(program.functions[body], batch) for body in op.bodies)
+    return total
+
+
+def _summands(body: Program) -> set[int]:
+    """Ops of a loop body that only add to what the loop carries: the gradient of a weight, trip by trip."""
+    maker = {value: index for index, op in enumerate(body.ops) for value in op.outputs}
+    readers: dict[int, int] = {}
+    for op in body.ops:
+        for value in op.inputs:
+            readers[value] = readers.get(value, 0) + 1
+    found = set()
+    for carried, result in zip(body.inputs, body.outputs, strict=True):
+        sum_op = body.ops[maker[result]]
+        if sum_op.kind in _SUMS and carried in sum_op.inputs:
+            found |= {maker[value] for value in sum_op.inputs if value != carried and readers[value] == 1}
+    return found
+
+
+_SUMS = frozenset({"AddN", "AddV2", "Add"})
+
+
+class _Writer:
+    def __init__(self, program: Program, batch: int) -> None:
+        self._batch = batch
+        self.ops: list[Op] = []
+        self.values: list[Value] = list(program.values)
+        self.functions: list[Program] = list(program.functions)
+        self._first_function = {id(program): 0}
+        self._constants: dict[tuple[int, int], int] = {}
+        self.summands: set[int] = set()
+
+    def write(
+        self, part: Program, where: dict[int, int], gate: Sequence[int] = (), outermost: bool = False
+    ) -> dict[int, int]:
+        """Copy the ops of `part`, whose inputs are at `where`; ops that take an input of it wait for `gate`.
+
+        `where` learns where every value is; the result tells the new number of each op.
+        """
+        number: dict[int, int] = {}
+        gated = frozenset() if outermost else frozenset(part.inputs)
+        for index, op in enumerate(part.ops):
+            if not outermost and op.kind in ("Placeholder", "_Arg"):
+                continue
+            if not outermost and op.kind == "Const":
+                self._share(part, index, where)
+                continue
+            after = [number[before] for before in op.after if before in number]
+            if not op.inputs or not gated.isdisjoint(op.inputs):
+                after += gate
+            if _is_loop(op):
+                number[index] = self._loop(part, op, where, after)
+            else:
+                number[index] = self._copy(part, op, where, after, outermost)
+        return number
+
+    def _copy(self, part: Program, op: Op, where: dict[int, int], after: Iterable[int], outermost: bool) -> int:
+        if not outermost:
+            for value in op.outputs:
+                where[value] = len(self.values)
+                self.values.append(part.values[value])
+        return self._emit(
+            replace(
+                op,
+                inputs=tuple(where[value] for value in op.inputs),
+                outputs=tuple(where[value] for value in op.outputs),
+                after=tuple(after),
+                bodies=tuple(self._functions_of(part) + body for body in op.bodies),
+            )
+        )
+
+    def _share(self, part: Program, index: int, where: dict[int, int]) -> None:
+        """A constant is the same tensor in every trip."""
+        op, key = part.ops[index], (id(part), index)
+        if key not in self._constants:
+            self._constants[key] = len(self.values)
+            self.values.append(part.values[op.outputs[0]])
+            self._emit(replace(op, outputs=(self._constants[key],), after=()))
+        where[op.outputs[0]] = self._constants[key]
+
+    def _functions_of(self, part: Program) -> int:
+        if id(part) not in self._first_function:
+            self._first_function[id(part)] = len(self.functions)
+            self.functions.extend(part.functions)
+        return self._first_function[id(part)]
+
+    def _loop(self, part: Program, loop: Op, where: dict[int, int], after: list[int]) -> int:
+        """Write out the trips; returns the op that is done when all are."""
+        assert loop.trips is not None
+        condition, body = (part.functions[index] for index in loop.bodies)
+        summands = _summands(body)
+        parallel = _parallel_trips(loop)
+        state = [where[value] for value in loop.inputs]
+        done = [self._wait(loop, after)]
+        for _ in range(loop.trips.at(self._batch)):
+            start = len(self.ops)
+            self.write(condition, dict(zip(condition.inputs, state, strict=True)), done[-parallel:][:1])
+            decided = self._wait(loop, range(start, len(self.ops)))
+            inside = dict(zip(body.inputs, state, strict=True))
+            number = self.write(body, inside, (decided,))
+            self.summands |= {number[index] for index in summands if index in number}
+            state = [inside[value] for value in body.outputs]
+            done.append(self._wait(loop, (done[-1], *range(start, len(self.ops)))))
+        where.update(zip(loop.outputs, state, strict=True))
+        return done[-1]
+
+    def _wait(self, loop: Op, after: Iterable[int]) -> int:
+        return self._emit(Op(loop.name, "NoOp", (), (), tuple(after), phase=loop.phase))
+
+    def _emit(self, op: Op) -> int:
+        self.ops.append(op)
+        return len(self.ops) - 1
