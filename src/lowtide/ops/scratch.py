@@ -6,6 +6,7 @@ its algorithm by instruction set); those rows are upper bounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from lowtide.program import Op, Value
@@ -26,7 +27,22 @@ def _one_a_row(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int
     return made[0].bytes(batch)
 
 
+def _matrix_products(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:
+    """Bookkeeping, and for a transposed operand a copy of one matrix for each of two threads."""
+    copies = 0
+    for value, transposed in zip(given[:2], (op.attrs.get("adj_x"), op.attrs.get("adj_y")), strict=True):
+        if transposed and value.shape is not None:
+            matrices = math.prod(dim.at(batch) for dim in value.shape[:-2])
+            copies = max(copies, 2 * value.bytes(batch) // max(matrices, 1))
+    return _PRODUCT + copies
+
+
+_PRODUCT = 1536
+
 SCRATCH: Mapping[str, Scratch] = {
+    "BatchMatMulV2": _matrix_products,
+    "BatchMatMulV3": _matrix_products,
+    "BatchMatMul": _matrix_products,
     "Conv2D": _convolution,
     "_FusedConv2D": _convolution,
     "SparseSoftmaxCrossEntropyWithLogits": _one_a_row,

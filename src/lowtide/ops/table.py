@@ -116,7 +116,7 @@ def _aligned_rows(op: Op, given: Sequence[Value], made: Sequence[Value], batch: 
     source = given[0]
     if source.shape is None or made[0].shape is None or not source.shape:
         return False
-    if source.shape == made[0].shape:
+    if source.elements(batch) == made[0].elements(batch):
         return True
     begin = op.attrs.get("input_1")
     if not isinstance(begin, tuple) or not _slices_rows_only(op, source, made[0]):
@@ -166,7 +166,7 @@ _ELEMENTWISE = """
 Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Digamma Erf Erfc Erfinv Exp Expm1 Floor Inv Invert Lgamma Log
 Log1p LogicalNot Ndtri Neg Reciprocal Rint Round Rsqrt Sigmoid Sign Sin Sinh Sqrt Square Tan Tanh
 Relu Relu6 LeakyRelu Elu Selu Softplus Softsign ZerosLike OnesLike ClipByValue
-Softmax LogSoftmax BiasAdd BiasAddV1
+Softmax LogSoftmax BiasAdd BiasAddV1 _UnaryOpsComposition
 """
 _TWO_OPERANDS = """
 Add AddV2 Atan2 BitwiseAnd BitwiseOr BitwiseXor Div DivNoNan Equal NotEqual FloorDiv FloorMod Greater GreaterEqual
@@ -274,6 +274,7 @@ WANTED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "_FusedConv2D": ("strides", "padding", "data_format", "fused_ops"),
     "_FusedMatMul": ("transpose_a", "transpose_b", "fused_ops"),
     "MatMul": ("transpose_a", "transpose_b"),
+    **{kind: ("adj_x", "adj_y") for kind in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")},
     "Einsum": ("equation",),
     "StridedSlice": ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
 }  # fmt: skip

@@ -21,9 +21,9 @@ Found = tuple[int, float, tuple[int, ...]]  # peak, cost, order
 
 BLOCK = 64  # moves between two looks at the clock
 HOT, COLD = 0.5, 0.005  # temperatures, in mean node costs
-STEP = 0.995  # how far the budget comes down at once
+STEP = 0.997  # how far the budget comes down at once
 LENGTHS = (1, 2, 3, 5, 8, 16)  # executions that one recomputation may add
-NEAR = 25.0  # executions: how far from a place over the budget a move usually begins
+NEAR = (8.0, 40)  # how far from a place over the budget a move begins: executions, share of the row
 CLUSTER = 10  # executions that one move may carry along
 
 
@@ -174,7 +174,7 @@ class Annealer:
         """An execution near a place over the budget if there is one, any otherwise."""
         n, rng = len(self.tape.at) - 1, self.rng
         if self.tape.excess and rng.random() < 0.7:
-            p = self.pick_hot() + int(rng.gauss(0.0, NEAR))
+            p = self.pick_hot() + int(rng.gauss(0.0, max(NEAR[0], n / NEAR[1])))
             if 0 <= p < n:
                 return p
         return rng.randrange(n)

@@ -27,7 +27,7 @@ from lowtide.units import format_size
 FIT_SHARE = 0.6  # of the time, at most, for the first plan
 FIRST_SHARE = 0.35  # of what is left, for walking before proving
 ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
-HOTS = (0.5, 2.0)  # temperatures of the walks of the two processes
+HOTS = (1.0, 2.0)  # temperatures of the walks of the two processes
 WIDE_FRONT = 2_000  # groups: beyond this only the ends of a walk's curve are replayed
 PROVE_LARGEST = 30_000  # variables of the bound's model
 

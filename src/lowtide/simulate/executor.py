@@ -17,22 +17,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
-from math import prod
+from math import prod, sqrt
 from random import Random
 
 from lowtide.ops import UNKNOWN, Act, rule_at
-from lowtide.program import Op, Program
+from lowtide.program import Op, Program, Value
 
 THREADS = 2
 
-CHEAP = frozenset(
-    "Const Placeholder _Arg VarHandleOp Identity IdentityN StopGradient PreventGradient Reshape Squeeze ExpandDims Shape "
-    "ShapeN Size Rank NoOp ControlTrigger BroadcastGradientArgs BroadcastArgs".split()
-)
-"""Kernels that TensorFlow declares inexpensive."""
-
-SOURCES = frozenset("Const Placeholder _Arg VarHandleOp".split())
+SOURCES = frozenset({"Const", "Placeholder", "_Arg", "VarHandleOp"})
 """Kernels that only hand out what is there: taken to be done before the step begins."""
+
+CHEAP = SOURCES | {
+    "Identity", "IdentityN", "StopGradient", "PreventGradient", "Reshape", "Squeeze", "ExpandDims", "Shape", "ShapeN",
+    "Size", "Rank", "NoOp", "ControlTrigger", "BroadcastGradientArgs", "BroadcastArgs",
+}  # fmt: skip
+"""Kernels that TensorFlow declares inexpensive."""
 
 CHEAP_TIME = 1e-6
 """Seconds for a cheap kernel: all of it is the executor's own work."""
@@ -40,6 +40,8 @@ OP_TIME = 5e-6
 """Seconds that any other op takes for itself."""
 FLOPS = 4e10
 """Multiplications and additions a second in a matrix product or convolution."""
+HALF_FLOPS = 4e8
+"""The same in float16, which CPUs compute in software."""
 BYTES = 5e9
 """Bytes a second that an op reads and writes."""
 WAKE_TIME = 1e-5
@@ -48,9 +50,6 @@ FASTEST, SLOWEST = 0.5, 1.5
 """How a duration varies from run to run: other processes, caches, what the other thread does."""
 STALL_EVERY, STALL_TIME = 1e-2, 5e-3
 """Seconds between the moments when the system gives a thread's core to another, and until it gives it back."""
-
-UNORDERED_EDGES = 8
-"""TensorFlow keeps up to this many edges of a node in the order they were made, more in no order."""
 
 _IDLE = -1
 
@@ -74,6 +73,12 @@ class Executor:
                     self._waiting[index] += 1
         self._sources = [event for i, op in enumerate(ops) if op.kind in SOURCES for event in (i, ~i)]
         self._roots = [i for i, op in enumerate(ops) if op.kind not in SOURCES and not self._waiting[i]]
+
+    def rearrange(self, random: Random) -> None:
+        """Another process: TensorFlow tells the readers of an op in the order its graph happens to hold them."""
+        for followers in self._followers:
+            if len(followers) > 1:
+                random.shuffle(followers)
 
     def run(self, random: Random) -> list[int]:
         """One step: an op's index where it starts, `~index` where it is done."""
@@ -118,8 +123,6 @@ class _Run:
             if not waiting[follower]:
                 ready.append(follower)
         if ready:
-            if len(ready) > UNORDERED_EDGES:
-                self._random.shuffle(ready)
             self._dispatch(now, thread, ready)
 
     def _dispatch(self, now: float, thread: int, ready: Sequence[int]) -> None:
@@ -172,39 +175,48 @@ class _Run:
 
 def durations(program: Program, batch: int) -> list[float]:
     """Seconds that each op may take."""
-    sizes = [value.bytes(batch) for value in program.values]
+    values = program.values
+    sizes = [value.bytes(batch) for value in values]
     inner = [sum(durations(function, batch)) for function in program.functions]
     result = []
     for op in program.ops:
-        rule = rule_at(op, program.values, batch) or UNKNOWN
-        seconds = OP_TIME + _flops(op, program, batch) / FLOPS
-        if rule.act not in (Act.VIEW, Act.READ, Act.SOURCE):
+        rule = rule_at(op, values, batch) or UNKNOWN
+        rate = HALF_FLOPS if any(values[v].dtype in _HALVES for v in op.outputs) else FLOPS
+        seconds = OP_TIME + _flops(op, values, batch) / rate
+        if rule.act not in _MOVES_NOTHING:
             seconds += sum(sizes[v] for v in (*op.inputs, *op.outputs)) / BYTES
-        trips = op.trips.at(batch) if op.trips is not None else 1
+        trips = 1 if op.trips is None else op.trips.at(batch)
         result.append(seconds + trips * sum(inner[body] for body in op.bodies))
     return result
 
 
-def _flops(op: Op, program: Program, batch: int) -> float:
+_HALVES = frozenset({"half", "float16"})
+_MOVES_NOTHING = frozenset({Act.VIEW, Act.READ, Act.SOURCE})
+_PRODUCTS = frozenset({"MatMul", "_FusedMatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"})
+
+
+def _flops(op: Op, values: Sequence[Value], batch: int) -> float:
     """Twice the multiplications of a product or convolution, its gradients included; other ops do not count."""
-    count = lambda value: program.values[value].elements(batch)  # noqa: E731
-    if op.kind in ("MatMul", "_FusedMatMul", "BatchMatMulV2", "BatchMatMul", "Einsum", "BatchMatMulV3"):
-        a, b, c = count(op.inputs[0]), count(op.inputs[1]), count(op.outputs[0])
-        return 2.0 * (float(a) * b * c) ** 0.5
-    if "Conv2D" in op.kind or "Conv3D" in op.kind:
-        return _convolution(op, program, batch)
+    if op.kind in _PRODUCTS and len(op.inputs) > 1:
+        rows_inner, inner_columns, rows_columns = (
+            values[v].elements(batch) for v in (op.inputs[0], op.inputs[1], op.outputs[0])
+        )
+        return 2.0 * sqrt(rows_inner * inner_columns * rows_columns)
+    if "Conv2D" in op.kind or "Conv3D" in op.kind or "Conv2d" in op.kind:
+        return _convolution(op, values, batch)
     return 0.0
 
 
-def _convolution(op: Op, program: Program, batch: int) -> float:
-    values = program.values
+def _convolution(op: Op, values: Sequence[Value], batch: int) -> float:
+    """The filter without its output channels, at every place of the image that is made or came back."""
     if "BackpropFilter" in op.kind:
         kernel, image = values[op.outputs[0]], values[op.inputs[2]]
     elif "BackpropInput" in op.kind:
         kernel, image = values[op.inputs[1]], values[op.inputs[2]]
     else:
         kernel, image = values[op.inputs[1]], values[op.outputs[0]]
-    if kernel.shape is None or image.shape is None:
+    if kernel.shape is None:
         return 0.0
-    taps = prod(d.at(batch) for d in kernel.shape[:-1])
+    depthwise = op.kind.startswith("Depthwise")
+    taps = prod(dim.at(batch) for dim in kernel.shape[: -2 if depthwise else -1])
     return 2.0 * taps * image.elements(batch)

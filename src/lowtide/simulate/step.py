@@ -41,21 +41,23 @@ def simulate(
     return _timeline(program, size, worst)
 
 
-SMALLEST, LARGEST_SMALL = 256, 16384
-"""Bytes of the smallest and the largest gap."""
+SMALLEST_GAP, LARGEST_GAP = 256, 1 << 16
+SMALL_SHARE = 2048
+"""A tensor is small when it is less than one part in this of all that is alive at the peak."""
 
 
 def _small_change(trace: Trace) -> tuple[tuple[int, int], ...]:
     """A gap for each small tensor alive at once, by powers of two, and a few to spare."""
+    largest = min(LARGEST_GAP, max(SMALLEST_GAP, _most_alive(trace) // SMALL_SHARE))
     alive: dict[int, int] = {}
     most: dict[int, int] = {}
     for buffer, allocated in trace.log:
         size = trace.bytes[buffer]
-        if size <= LARGEST_SMALL:
-            gap = max(SMALLEST, 1 << (size - 1).bit_length())
+        if size <= largest:
+            gap = max(SMALLEST_GAP, 1 << (size - 1).bit_length())
             alive[gap] = alive.get(gap, 0) + (1 if allocated else -1)
             most[gap] = max(most.get(gap, 0), alive[gap])
-    return tuple((gap, count + count // 4 + 8) for gap, count in sorted(most.items()))
+    return tuple((gap, count + count // 4 + 4) for gap, count in sorted(most.items()))
 
 
 class _Outcome(NamedTuple):

@@ -29,7 +29,7 @@ class Unrolled(NamedTuple):
 
 def unrolled(program: Program, batch: int) -> Unrolled:
     """The same step without loops, at this batch size; the Program itself if it has none or would be too long."""
-    if not any(_is_loop(op) for op in program.ops) or _length(program, batch) > MOST_OPS:
+    if not any(_is_loop(op) for op in program.ops) or ops_executed(program, batch) > MOST_OPS:
         return Unrolled(program, frozenset())
     writer = _Writer(program, batch)
     where = {value: value for value in range(len(program.values))}
@@ -69,12 +69,16 @@ def _is_loop(op: Op) -> bool:
     return op.trips is not None
 
 
-def _length(program: Program, batch: int) -> int:
-    total = len(program.ops)
+def ops_executed(program: Program, batch: int) -> int:
+    """Ops that one step runs: those of a loop count once for each trip."""
+    total = sum(op.kind not in _GIVEN for op in program.ops)
     for op in program.ops:
-        if op.trips is not None:
-            total += op.trips.at(batch) * sum(_length(program.functions[body], batch) for body in op.bodies)
+        trips = 1 if op.trips is None else op.trips.at(batch)
+        total += trips * sum(ops_executed(program.functions[body], batch) for body in op.bodies)
     return total
+
+
+_GIVEN = frozenset({"Const", "Placeholder", "_Arg"})
 
 
 def _summands(body: Program) -> set[int]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from lowtide.ops import WANTED_ATTRIBUTES, WANTS_CONSTANTS
+from lowtide.ops import WANTED_ATTRIBUTES, WANTS_CONSTANTS, rule_of
 from lowtide.program import Dim, Note, Op, Program, Shape, Value
 from lowtide.tf import compat
 from lowtide.tf.compat import GraphDef
@@ -93,6 +93,8 @@ class _Builder:
     def _op(self, node: Any, ids: Mapping[Tensor, int], index: Mapping[str, int], phase: str) -> Op:
         sources = edges(node)
         label = self._labels.of(node.name)
+        if rule_of(node.op) is None:
+            self._notes.append(Note(f"{node.op} {node.name}", "assumed", 0, "no table row: outputs counted, scratch not"))
         count = 0
         while Tensor(node.name, count) in ids:
             count += 1

@@ -1,0 +1,35 @@
+# make demo and make test do everything on a machine that has Python 3.10 to 3.13 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint unit clean bench-predict bench-planner
+
+demo: $(READY)
+	$(BIN)/lowtide predict examples/unet.py
+
+test: lint unit
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(READY)
+	$(BIN)/pytest
+
+bench-predict: $(READY)
+	$(BIN)/python -m benchmarks.predict
+
+bench-planner: $(READY)
+	$(BIN)/python -m benchmarks.planner_suite
+
+$(READY): pyproject.toml requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV)
