@@ -73,7 +73,7 @@ def run(case: Case) -> Iterator[dict[str, Any]]:
         planner = Planner(case.problem)
         fraction = planner.smallest(case.seconds).peak / planner.base.peak
         again = measure_smallest(planner, case)
-        yield again | {"nodes": len(case.problem.nodes), "fraction": fraction, "missed": ""}
+        yield again | {"nodes": len(case.problem.nodes), "fraction": fraction, "missed": missed(case, again, fraction)}
 
 
 def measure_smallest(planner: Planner, case: Case) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""One model, predicted and then really run, in a process of its own: `python -m benchmarks.predict_child NAME BATCH MODE`.
+"""One model, predicted and then really run, in a process of its own.
+
+`python -m benchmarks.predict_child NAME BATCH MODE`
 
 MODE is `fixed` (Lowtide's order) or `plain` (TensorFlow's own). Prints one JSON object as its last line.
 """
@@ -18,7 +20,7 @@ from lowtide.simulate import forecast, simulate, tidy_order
 from lowtide.tf import profile
 from lowtide.tf.capture import Step
 from lowtide.tf.rewrite import as_function, ordered_graph
-from lowtide.tf.trace import capture_function, capture_model
+from lowtide.tf.trace import capture_function, capture_model, flat_tensors, step_function
 
 WARM_UP, MEASURED = 2, 5
 
@@ -36,25 +38,22 @@ def captured(workload: Workload) -> Step:
     return capture_function(workload.step, workload.data, {})
 
 
-def flat(workload: Workload) -> list[Any]:
-    leaves = tf.nest.flatten(workload.data, expand_composites=True)
-    return [tf.convert_to_tensor(leaf) for leaf in leaves if leaf is not None]
-
-
 def fixed(workload: Workload, batch: int) -> dict[str, Any]:
-    step, arguments = captured(workload), flat(workload)
+    step, arguments = captured(workload), flat_tensors(workload.data)
     program = replace(step.program, chunks=profile.chunks())
     started = time.perf_counter()
+    forecast(program, batch)
+    seconds = time.perf_counter() - started
     order = tidy_order(program, batch)
     timeline = simulate(program, batch, order)
-    seconds = time.perf_counter() - started
     call = as_function(step, ordered_graph(step.graph_def, order), timeline.preparation)
     peaks = peaks_of(lambda: call(*arguments))
     events = profile.memory_events(lambda: call(*arguments))
     before = profile.device_bytes()["current"]
     return {
         "ops": len(program.ops),
-        "seconds": seconds,
+        "own_seconds": seconds,
+        "versions": dict(program.versions),
         "predicted_peak_bytes": timeline.chunk_peak,
         "measured_peak_bytes": max(peaks),
         "predicted_requested_step_bytes": timeline.peak - timeline.resident,
@@ -67,13 +66,7 @@ def fixed(workload: Workload, batch: int) -> dict[str, Any]:
 
 def plain(workload: Workload, batch: int) -> dict[str, Any]:
     if workload.model is not None:
-        model = workload.model
-        step = tf.function(
-            tf.autograph.experimental.do_not_convert(
-                lambda data: model.distribute_strategy.run(model.train_step, args=(data,))
-            ),
-            reduce_retracing=True,
-        )
+        step = step_function(workload.model)
         run = opened(step, workload.data)
     else:
         run = lambda: workload.step(*workload.data)  # noqa: E731

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import NewType
 
 from lowtide.errors import BadUse
@@ -10,8 +11,9 @@ from lowtide.errors import BadUse
 Bytes = NewType("Bytes", int)
 
 _BINARY = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
-_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([KMGTP]?)(i?)(B?)\s*", re.IGNORECASE)
-_PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
+_NUMBER = r"\s*([0-9]{0,18}\.?[0-9]{1,18})\s*"
+_SIZE = re.compile(_NUMBER + r"([KMGTP]?)(i?)(B?)\s*", re.IGNORECASE | re.ASCII)
+_PERCENT = re.compile(_NUMBER + r"%\s*")
 
 
 def parse_size(text: str | int, of: int | None = None) -> Bytes:
@@ -23,14 +25,14 @@ def parse_size(text: str | int, of: int | None = None) -> Bytes:
     if percent := _PERCENT.fullmatch(text):
         if of is None:
             raise BadUse(f"size {text!r}: a percentage means nothing here; give bytes such as 4GiB")
-        return _positive(int(of * float(percent[1]) / 100), text)
+        return _positive(int(of * Fraction(percent[1]) / 100), text)
     match = _SIZE.fullmatch(text)
     if match is None:
         raise _not_a_size(text)
     number, prefix, binary, unit = match.groups()
     decimal = bool(unit) and not binary and bool(prefix)
     scale = (1000 if decimal else 1024) ** _BINARY[prefix.upper()]
-    return _positive(int(float(number) * scale), text)
+    return _positive(int(Fraction(number) * scale), text)
 
 
 def format_size(size: float) -> str:
@@ -38,7 +40,7 @@ def format_size(size: float) -> str:
     sign, size = ("-", -size) if size < 0 else ("", size)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":
-            digits = 0 if unit == "B" or size >= 1000 else 1 if size >= 100 else 2
+            digits = 0 if unit == "B" or size >= 999.95 else 1 if size >= 99.995 else 2
             return f"{sign}{size:.{digits}f} {unit}"
         size /= 1024
     raise AssertionError("unreachable: TiB always returns")

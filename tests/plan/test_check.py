@@ -98,3 +98,9 @@ def test_kept_values_are_live_at_the_end() -> None:
     )
     assert check(problem, (0, 1, 2)).peak == 9
     assert check(problem, (1, 2, 0)).peak == 5
+
+
+def test_a_buffer_that_an_alias_shares_on_is_not_handed_on() -> None:
+    values = (Value(4), Value(4, may_reuse=(0,), kept=True), Value(4, alias_of=0, kept=True))
+    nodes = (Node(1, (), (0,)), Node(1, (0,), (1, 2)))
+    assert check(Problem(nodes, values), (0, 1)).peak == 8

@@ -166,7 +166,7 @@ _ELEMENTWISE = """
 Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Digamma Erf Erfc Erfinv Exp Expm1 Floor Inv Invert Lgamma Log
 Log1p LogicalNot Ndtri Neg Reciprocal Rint Round Rsqrt Sigmoid Sign Sin Sinh Sqrt Square Tan Tanh
 Relu Relu6 LeakyRelu Elu Selu Softplus Softsign ZerosLike OnesLike ClipByValue
-Softmax LogSoftmax BiasAdd BiasAddV1 _UnaryOpsComposition
+Softmax LogSoftmax BiasAdd BiasAddV1 _UnaryOpsComposition _MklSwish
 """
 _TWO_OPERANDS = """
 Add AddV2 Atan2 BitwiseAnd BitwiseOr BitwiseXor Div DivNoNan Equal NotEqual FloorDiv FloorMod Greater GreaterEqual
@@ -175,10 +175,15 @@ SquaredDifference Sub TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Igamma Igammac
 TanhGrad SigmoidGrad SqrtGrad RsqrtGrad ReciprocalGrad InvGrad
 ReluGrad Relu6Grad LeakyReluGrad EluGrad SeluGrad SoftplusGrad SoftsignGrad
 """
+_VIEWS = """
+Identity Reshape Squeeze ExpandDims StopGradient PreventGradient EnsureShape CheckNumerics Bitcast
+PlaceholderWithDefault Snapshot
+"""
 _ALLOCATES = """
 All Any ArgMax ArgMin AvgPool AvgPoolGrad AvgPool3D AvgPool3DGrad BatchMatMul BatchMatMulV2 BatchMatMulV3
 BatchToSpaceND BiasAddGrad Bincount DenseBincount BroadcastArgs BroadcastGradientArgs BroadcastTo Bucketize Cholesky
-Complex ComplexAbs Concat ConcatV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D Conv3DBackpropFilterV2
+Complex ComplexAbs Concat ConcatOffset ConcatV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D
+Conv3DBackpropFilterV2
 Conv3DBackpropInputV2 Cross Cumprod Cumsum DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter
 DepthwiseConv2dNativeBackpropInput Diag DiagPart Dilation2D DynamicPartition DynamicStitch ParallelDynamicStitch
 Einsum EuclideanNorm ExtractImagePatches Eye FFT FFT2D FFT3D Fill FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3
@@ -231,8 +236,7 @@ TABLE: Mapping[str, Rule] = {
     **_rows(Act.REUSE, _TWO_OPERANDS, inputs=(0, 1)),
     **_rows(Act.REUSE, "AddN AccumulateNV2", inputs=ANY_INPUT),
     **_rows(Act.REUSE, "Select SelectV2", inputs=(1, 2)),
-    **_rows(Act.VIEW, "Identity Reshape Squeeze ExpandDims StopGradient PreventGradient EnsureShape CheckNumerics "
-            "Bitcast PlaceholderWithDefault Snapshot", inputs=(0,)),
+    **_rows(Act.VIEW, _VIEWS, inputs=(0,)),
     **_rows(Act.VIEW_EACH, "IdentityN"),
     **_rows(Act.SOURCE, "Placeholder _Arg Const VarHandleOp VariableV2 Variable", recomputable=False),
     **_rows(Act.VIEW, _REFERENCE_UPDATES, inputs=(0,), recomputable=False),
@@ -266,18 +270,11 @@ TABLE: Mapping[str, Rule] = {
 }  # fmt: skip
 
 WANTED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
-    **{kind: ("shape", "dtype") for kind in ("VariableV2", "Variable", "VarHandleOp")},
-    "Cast": ("SrcT", "DstT"),
-    **{kind: ("strides", "padding", "data_format", "explicit_paddings", "dilations") for kind in
-       ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "_FusedConv2D", "DepthwiseConv2dNative",
-        "DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropInput")},
-    "_FusedConv2D": ("strides", "padding", "data_format", "fused_ops"),
-    "_FusedMatMul": ("transpose_a", "transpose_b", "fused_ops"),
-    "MatMul": ("transpose_a", "transpose_b"),
-    **{kind: ("adj_x", "adj_y") for kind in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")},
-    "Einsum": ("equation",),
+    **dict.fromkeys(("VariableV2", "Variable", "VarHandleOp"), ("shape", "dtype")),
+    **dict.fromkeys(("MatMul", "_FusedMatMul"), ("transpose_a", "transpose_b")),
+    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), ("adj_x", "adj_y")),
     "StridedSlice": ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
-}  # fmt: skip
+}
 """Node attributes that rows of the tables read."""
 
 WANTS_CONSTANTS: Mapping[str, tuple[int, ...]] = {

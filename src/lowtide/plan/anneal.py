@@ -21,9 +21,9 @@ Found = tuple[int, float, tuple[int, ...]]  # peak, cost, order
 
 BLOCK = 64  # moves between two looks at the clock
 HOT, COLD = 0.5, 0.005  # temperatures, in mean node costs
-STEP = 0.997  # how far the budget comes down at once
+STEP = 0.995  # how far the budget comes down at once
 LENGTHS = (1, 2, 3, 5, 8, 16)  # executions that one recomputation may add
-NEAR = (8.0, 40)  # how far from a place over the budget a move begins: executions, share of the row
+NEAR = (8.0, 20)  # how far from a place over the budget a move begins: executions, share of the row
 CLUSTER = 10  # executions that one move may carry along
 
 

@@ -88,7 +88,9 @@ class _Replay:
         node = self.problem.nodes[n]
         mine = [(v, position) for v in node.outputs]
         reads = dict(self.reads[position])
-        given: set[int] = set()
+        sources = [self.problem.values[v].alias_of for v in node.outputs]
+        aliased = [(v, reads[v]) for v in sources if v is not None and v in reads]
+        given = {self.storage[r] for r in aliased if r in self.storage}  # shared on, so not to be overwritten
         for instance in mine:
             self._allocate(instance, reads, given)
         during = self.live + node.scratch

@@ -242,13 +242,15 @@ def _inside(
             last[links.root[v]] = i
     live, peak, reuse = 0, 0, []
     for i, n in enumerate(ms):
-        node, taken = problem.nodes[n], set[int]()
+        node = problem.nodes[n]
+        taken = {links.root[v] for v in node.outputs if problem.values[v].alias_of is not None}
         inner = {links.root[v] for v in node.inputs} & {r for r in last if r >= 0 and links.maker[r] in ms}
         for v in node.outputs:
             value = problem.values[v]
             if value.alias_of is not None or links.root[v] < 0:
                 continue
             heirs = [links.root[c] for c in value.may_reuse if _fits(problem, links, c, value.bytes)]
+            heirs = [r for r in heirs if r not in taken]
             dying = [r for r in heirs if r in inner and r not in outs and last[r] == i and r not in taken]
             if dying:
                 taken.add(dying[0])

@@ -27,7 +27,7 @@ from lowtide.units import format_size
 FIT_SHARE = 0.6  # of the time, at most, for the first plan
 FIRST_SHARE = 0.35  # of what is left, for walking before proving
 ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
-HOTS = (1.0, 2.0)  # temperatures of the walks of the two processes
+HOTS = (0.5, 2.0)  # temperatures of the walks of the two processes
 WIDE_FRONT = 2_000  # groups: beyond this only the ends of a walk's curve are replayed
 PROVE_LARGEST = 30_000  # variables of the bound's model
 
@@ -46,6 +46,7 @@ class Planner:
         self.game = contract(problem)
         self.order = best_order(self.game, range(self.game.end))
         self.rows = Archive()  # the same plans as rows of the game: where the search begins again
+        self.walks = 0
         self._keep(self.order)
 
     def solve(self, budget: int, seconds: float = 10.0, report: Report = silent) -> Solution:
@@ -113,36 +114,39 @@ class Planner:
                 low = middle
 
     def _anneal(self, budget: int, until: float, watch: _Watch, enough: float) -> None:
-        """Two walks at once: one from the best row known, one from the plain order."""
+        """Two walks at once: from the best row known, and from the plain order once there is a plan to beat."""
         watch.say("anneal")
         several = until - monotonic() > 3 * worker.START
-        rows = [self._best_row(budget)] + [self.order] * (self.processes - 1) * several
-        jobs = [
-            worker.Job(self.game, row, budget, until, self.seed + i, enough, HOTS[i % 2]) for i, row in enumerate(rows)
-        ]
+        best = self._best_row(budget)
+        other = self.order if self.rows.within(budget) is not None or self.walks == 0 else best
+        rows = [best] + [other] * (self.processes - 1) * several
+        jobs = [self._job(row, budget, until, enough, HOTS[i % 2]) for i, row in enumerate(rows)]
         children = [worker.start(job) for job in jobs[1:]]
-        for job in jobs[:1]:
-            self._take(worker.search(job))
+        self._take(worker.search(jobs[0]), budget)
         for child in children:
-            self._take(worker.collect(child).found)
+            self._take(worker.collect(child).found, budget)
+
+    def _job(self, row: tuple[int, ...], budget: int, until: float, enough: float, hot: float = HOTS[0]) -> worker.Job:
+        """A walk with a seed of its own."""
+        self.walks += 1
+        return worker.Job(self.game, row, budget, until, self.seed + self.walks, enough, hot)
 
     def _prove(self, budget: int, deadline: float, watch: _Watch, enough: float) -> float:
         """Walk on from the best row while a child proves a bound; stop when they meet."""
         known, bound = self.rows.within(budget), self.base.cost
-        seconds = deadline - monotonic()
-        if seconds < 0.05 or (known is not None and known.cost <= enough):
+        if deadline - monotonic() < 0.05 or (known is not None and known.cost <= enough):
             return bound
-        watch.say("prove")
-        job = worker.Job(self.game, self._best_row(budget), budget, deadline, self.seed + 5, enough)
+        job = self._job(self._best_row(budget), budget, deadline, enough)
         child = self._prover(job, known.cost) if known is not None else None
-        walk = worker.walker(job)
-        share = 1.0 if child is not None else 0.3
-        walk.run(deadline - seconds * (1 - share), stop=lambda: child is not None and child.poll() is not None)
-        self._take(walk.found)
-        answer = worker.collect(child)
-        self._take(answer.found)
-        bound = max(bound, answer.bound)
-        known = self.rows.within(budget)
+        if child is not None:
+            watch.say("prove")
+            walk = worker.walker(job)
+            walk.run(deadline, stop=lambda: child.poll() is not None)
+            self._take(walk.found, budget)
+            answer = worker.collect(child)
+            self._take(answer.found, budget)
+            bound = max(bound, answer.bound)
+            known = self.rows.within(budget)
         if known is None or known.cost > bound:
             self._anneal(budget, deadline, watch, max(enough, bound))
         return bound
@@ -160,14 +164,14 @@ class Planner:
     def _best_row(self, budget: int) -> tuple[int, ...]:
         return (self.rows.within(budget) or self.rows.smallest()).schedule
 
-    def _take(self, found: list[Found]) -> None:
-        """Keep what nothing beats; replays cost time, so of large problems only the ends of what was found."""
+    def _take(self, found: list[Found], budget: int) -> None:
+        """Keep what nothing beats; replays cost time, so of large problems only the smallest and the cheapest."""
         front: list[Found] = []
         for item in sorted(found, key=lambda f: (f[0], f[1])):
             if not front or item[1] < front[-1][1]:
                 front.append(item)
         if self.game.end > WIDE_FRONT:
-            front = [*front[:1], *front[-1:]]
+            front = [*front[:1], *[item for item in front if item[0] <= budget][-1:]]
         for peak, cost, row in front:
             known = self.rows.within(peak)
             if known is None or known.cost > cost:

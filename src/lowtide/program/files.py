@@ -1,4 +1,4 @@
-"""Artifacts in files: gzipped JSON with a kind and a schema version, so that the wrong file is told from the damaged one."""
+"""Artifacts in files: gzipped JSON with a kind and a version, so that the wrong file is told from the damaged one."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ def read_artifact(path: str | os.PathLike[str], kind: str, version: int) -> Any:
             f"{source}: {kind} of version {document.get('version')}, this Lowtide reads up to {version}; "
             "upgrade lowtide or make the file again"
         )
-    return document["body"]
+    return document.get("body")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from lowtide.errors import BadFile
+from lowtide.errors import BadFile, MalformedProgram
 from lowtide.program.files import read_artifact, write_artifact
 from lowtide.program.types import Chunk, Dim, Note, Op, Program, Resident, Source, Value
 from lowtide.program.verify import verify
@@ -22,9 +22,9 @@ def load_program(path: str | os.PathLike[str]) -> Program:
     body = read_artifact(path, KIND, VERSION)
     try:
         program = program_from_data(body)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        verify(program)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, MalformedProgram) as error:
         raise BadFile(f"{path}: damaged program ({type(error).__name__}: {error}); make it again") from None
-    verify(program)
     return program
 
 

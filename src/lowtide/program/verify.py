@@ -26,6 +26,9 @@ def _values_exist(program: Program) -> Iterator[str]:
     for value in (*program.inputs, *program.outputs):
         if not 0 <= value < count:
             yield f"input or output {value} of {count} values"
+    for resident in program.residents:
+        if not 0 <= resident.value < count:
+            yield f"resident {resident.name!r} is value {resident.value} of {count}"
 
 
 def _made_once(program: Program) -> Iterator[str]:

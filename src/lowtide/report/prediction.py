@@ -140,8 +140,12 @@ def _largest(forecast: Forecast) -> str:
     return f"{forecast.largest_batch} in {budget}"
 
 
+def _titled(title: str, style: str = "bold") -> Table:
+    return Table(box=None, padding=(0, 1), title=title, title_justify="left", title_style=style)
+
+
 def _categories(forecast: Forecast) -> Table:
-    table = Table(box=None, padding=(0, 1), title="What the peak is made of", title_justify="left", title_style="bold")
+    table = _titled("What the peak is made of")
     for name, justify in (("category", "left"), ("bytes", "right"), ("share", "right"), ("", "left"), ("", "left")):
         table.add_column(name, justify=justify, no_wrap=name != "")  # type: ignore[arg-type]  # rich's literals
     categories = forecast.by_category
@@ -153,7 +157,7 @@ def _categories(forecast: Forecast) -> Table:
 
 
 def _layers(forecast: Forecast) -> Table:
-    table = Table(box=None, padding=(0, 1), title="Layers with most alive then", title_justify="left", title_style="bold")
+    table = _titled("Layers with most alive then")
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("layer", overflow="fold")
     named: Mapping[str, int] = {name: size for name, size in forecast.by_layer.items() if name}
@@ -163,7 +167,7 @@ def _layers(forecast: Forecast) -> Table:
 
 
 def _tensors(forecast: Forecast) -> Table:
-    table = Table(box=None, padding=(0, 1), title="Largest tensors alive then", title_justify="left", title_style="bold")
+    table = _titled("Largest tensors alive then")
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("category", no_wrap=True)
     table.add_column("made by", overflow="fold")
@@ -176,7 +180,7 @@ def _tensors(forecast: Forecast) -> Table:
 
 
 def _unknowns(forecast: Forecast) -> Table:
-    table = Table(box=None, padding=(0, 1), title="Not computed", title_justify="left", title_style="bold yellow")
+    table = _titled("Not computed", "bold yellow")
     table.add_column("treatment", no_wrap=True)
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("what and why", overflow="fold")

@@ -47,7 +47,7 @@ _ADDRESS_BITS = 47  # the user half of an x86-64 address space
 _ADDRESS = (1 << _ADDRESS_BITS) - 1
 
 
-class OutOfMemory(Exception):  # noqa: N818 - it is an answer, not a mistake
+class OutOfMemory(Exception):
     """The allocator refuses: no free chunk fits, and the limit leaves no room for a region that would."""
 
     def __init__(self, requested: int, in_use: int, limit: int, largest_free_chunk: int) -> None:

@@ -44,7 +44,7 @@ HALF_FLOPS = 4e8
 """The same in float16, which CPUs compute in software."""
 BYTES = 5e9
 """Bytes a second that an op reads and writes."""
-WAKE_TIME = 1e-5
+WAKE_TIME = 5e-5
 """Seconds until an idle thread notices that there is work."""
 FASTEST, SLOWEST = 0.5, 1.5
 """How a duration varies from run to run: other processes, caches, what the other thread does."""
@@ -57,12 +57,14 @@ _IDLE = -1
 class Executor:
     """A Program at one batch size, ready to be run many times."""
 
-    def __init__(self, program: Program, batch: int, late: Collection[int] = ()) -> None:
-        """`late` are ops that run when there is nothing else to do, the newest first."""
+    def __init__(self, program: Program, batch: int, early: Collection[int] = (), late: Collection[int] = ()) -> None:
+        """`early` ops run at once, `late` ops when there is nothing else to do, the newest first."""
         ops = program.ops
         self._late = frozenset(late)
         self._cost = durations(program, batch)
         self._cheap = [op.kind in CHEAP for op in ops]
+        for index in early:
+            self._cheap[index] = True
         maker = {value: index for index, op in enumerate(ops) for value in op.outputs}
         self._waiting = [0] * len(ops)
         self._followers: list[list[int]] = [[] for _ in ops]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 
-from lowtide.ops import UNKNOWN, Act, rule_at
+from lowtide.ops import UNKNOWN, Act, rule_at, rule_of
 from lowtide.program import Program
 
 SMALL = 1024
@@ -42,6 +42,33 @@ class _Scheduler:
             self._left[self._storage[value]] += 1  # the caller reads it last
         self._first: list[int] = []
         self._later: list[int] = []
+        self._watch_variables()
+
+    def _watch_variables(self) -> None:
+        """An update while a read of the variable is alive copies the variable: it waits for the read's last reader."""
+        self._variable_of: dict[int, int] = {}  # what a read left -> handle
+        self._reads: dict[int, list[tuple[int, int]]] = {}  # handle -> (read, what it left)
+        self._updates: dict[int, list[int]] = {}  # handle -> ops that change the variable
+        for index, op in enumerate(self._program.ops):
+            rule = rule_of(op.kind)
+            if rule is not None and rule.act is Act.READ:
+                self._variable_of[op.outputs[0]] = op.inputs[0]
+                self._reads.setdefault(op.inputs[0], []).append((index, op.outputs[0]))
+            elif rule is not None and rule.act is Act.UPDATE:
+                for value in op.inputs:
+                    if self._program.values[value].dtype == "resource":
+                        self._updates.setdefault(value, []).append(index)
+
+    def _would_copy(self, index: int) -> bool:
+        """Whether the op changes a variable while what was read from it is still needed."""
+        op = self._program.ops[index]
+        mine = [self._storage[value] for value in op.inputs]
+        return any(
+            self._done[read] and self._left[left] > mine.count(left)
+            for value in op.inputs
+            if index in self._updates.get(value, ())
+            for read, left in self._reads.get(value, ())
+        )
 
     def _place(self, index: int, batch: int) -> None:
         """Where the op's outputs live: views share, reads and arguments never free anything."""
@@ -88,6 +115,8 @@ class _Scheduler:
         heapq.heappush(self._first if self._goes_first(index) else self._later, index)
 
     def _goes_first(self, index: int) -> bool:
+        if self._would_copy(index):
+            return False
         if self._allocates[index] <= SMALL or self._program.ops[index].phase == "update":
             return True
         return self._allocates[index] <= self._frees(index)
@@ -104,6 +133,10 @@ class _Scheduler:
         for value in self._program.ops[index].inputs:
             storage = self._storage[value]
             self._left[storage] -= 1
+            if not self._left[storage] and storage in self._variable_of:
+                for update in self._updates.get(self._variable_of[storage], ()):
+                    if self._ready[update] and not self._done[update] and self._goes_first(update):
+                        heapq.heappush(self._first, update)
             if self._left[storage] == 1 and self._size[storage] > SMALL:
                 for reader in self._readers[storage]:
                     if self._ready[reader] and not self._done[reader] and self._goes_first(reader):

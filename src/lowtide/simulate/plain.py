@@ -10,7 +10,6 @@ above all where a loop sums gradients; in a run of many thousand steps one may g
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import chain
 from random import Random
 from statistics import median
@@ -31,6 +30,9 @@ BELOW, ABOVE = 0.07, 0.0695
 """How far the largest peak may lie from the predicted one. What decides it is not known before the run: the
 machine's speed and load, and the order in which TensorFlow's graph happens to hold its edges."""
 
+BEYOND_EXTREMES = 0.02
+"""The same where a loop gives two predictions, for what it leaves waiting at least and at most."""
+
 MOST_PROCESSES = 5
 OPS_IN_ALL_PROCESSES = 12_000
 """More processes make a better estimate: as many as these two allow, and at least one."""
@@ -49,17 +51,17 @@ def plain_range(program: Program, batch: int, seed: int = 0) -> PlainRange:
     Stands for: train a few steps, look at the largest peak, and do that again in other processes. The same seed gives
     the same range. Where a loop sums gradients, it reaches from no summand waiting to all that TensorFlow lets wait.
     """
-    flat, summands = unrolled(program, batch)
+    flat, summands, sums = unrolled(program, batch)
     has_loops = any(op.trips is not None for op in program.ops)
     processes = _Processes(flat, batch, ops_executed(program, batch), has_loops)
-    least = most = processes.typical_peak((), seed)
+    least = most = processes.typical_peak(Executor(flat, batch, early=summands | sums), seed)
     if summands:
-        most = max(least, processes.typical_peak(summands, seed))
+        most = max(least, processes.typical_peak(Executor(flat, batch, late=summands), seed))
     elif flat is program:
         most += loop_backlog(program, batch)
     middle = (least + most) / 2
-    low = min(least * (1 - BELOW / 2), middle * (1 - BELOW))
-    high = max(most * (1 + ABOVE / 2), middle * (1 + ABOVE))
+    low = min(least * (1 - BEYOND_EXTREMES), middle * (1 - BELOW))
+    high = max(most * (1 + BEYOND_EXTREMES), middle * (1 + ABOVE))
     return PlainRange(round(low), round(high))
 
 
@@ -72,9 +74,9 @@ class _Processes:
         self._warm_up = WARM_UP_WITH_LOOPS if has_loops else WARM_UP_STEPS
         self._steps = self._warm_up + (MEASURED_WITH_LOOPS if has_loops else MEASURED_STEPS)
 
-    def typical_peak(self, late: Collection[int], seed: int) -> float:
-        """The median over the processes of each one's largest peak, when `late` ops run last."""
-        executor, random = Executor(self._program, self._batch, late), Random(seed)
+    def typical_peak(self, executor: Executor, seed: int) -> float:
+        """The median over the processes of each one's largest peak."""
+        random = Random(seed)
         return median(self._largest_peak(executor, random) for _ in range(self._count))
 
     def _largest_peak(self, executor: Executor, random: Random) -> int:

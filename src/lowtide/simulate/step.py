@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lowtide.errors import BadUse
 from lowtide.program import Program
 from lowtide.simulate.bfc import BfcAllocator, OutOfMemory
 from lowtide.simulate.categories import op_categories
 from lowtide.simulate.machine import ALWAYS, Trace, programs_of, run
 from lowtide.simulate.timeline import Buffer, Maker, Preparation, Timeline
+from lowtide.units import format_size
 
 NO_LIMIT = 1 << 44
-STEPS = 3
-"""Free lists settle after a step or two; the largest chunk peak of these is the one reported."""
+FEWEST_STEPS, MOST_STEPS, OPS_IN_ALL = 3, 8, 24_000
+"""Large variables that are assigned wander from step to step, and the peak with them: the largest of a few is reported,
+of more where a step is short."""
 
 
 def simulate(
@@ -26,7 +29,8 @@ def simulate(
     `limit` bytes, refuses either way.
     """
     size = program.batch if batch is None else batch
-    traces = run(program, size, order, STEPS)
+    steps = min(MOST_STEPS, max(FEWEST_STEPS, OPS_IN_ALL // max(1, len(program.ops))))
+    traces = run(program, size, order, steps)
     small_change = _small_change(traces[-1])
     outcomes = []
     refused = None
@@ -36,6 +40,8 @@ def simulate(
         except OutOfMemory as error:
             refused = error
     if refused is not None and not outcomes:
+        if limit is None:
+            raise BadUse(f"batch {size}: the step would need more than {format_size(NO_LIMIT)}; ask for a smaller batch")
         raise refused
     worst = min(outcomes, key=lambda outcome: outcome.peak.chunk_peak)
     return _timeline(program, size, worst)
@@ -100,7 +106,8 @@ class Replay:
     """An allocator that has the residents in it and is given one step after another.
 
     It resumes the device's own allocator where its map is known; the residents are then the chunks of their sizes,
-    and `untouched` are the requested bytes that nobody claims. Otherwise, or under a limit that the map does not fit, it starts empty.
+    and `untouched` are the requested bytes that nobody claims. Otherwise, or under a limit that the map does not
+    fit, it starts empty.
     """
 
     def __init__(self, program: Program, first: Trace, limit: int | None = None) -> None:

@@ -48,7 +48,7 @@ def _parsed(
     body = read_artifact(path, kind, version)
     try:
         return parse(body)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise BadFile(f"{path}: damaged {kind} ({type(error).__name__}: {error}); make it again") from None
 
 

@@ -5,7 +5,7 @@ Time is counted in allocations and frees, not seconds. A buffer lives in the hal
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lowtide.program import Source
@@ -64,7 +64,7 @@ class Timeline:
     peak_at: int
     peak_maker: int
     untouched: int = 0
-    preparation: Preparation = Preparation()
+    preparation: Preparation = field(default_factory=Preparation)
 
     def alive_at(self, moment: int) -> list[Buffer]:
         return [b for b in self.buffers if b.start <= moment and (b.stop is None or moment < b.stop)]

@@ -21,16 +21,18 @@ MOST_OPS = 40_000
 
 
 class Unrolled(NamedTuple):
-    """A Program without loops, and those of its ops that compute one trip's share of a sum over all trips."""
+    """A Program without loops; those of its ops that compute one trip's share of a sum over all trips, and those that
+    add it."""
 
     program: Program
     summands: frozenset[int]
+    sums: frozenset[int]
 
 
 def unrolled(program: Program, batch: int) -> Unrolled:
     """The same step without loops, at this batch size; the Program itself if it has none or would be too long."""
     if not any(_is_loop(op) for op in program.ops) or ops_executed(program, batch) > MOST_OPS:
-        return Unrolled(program, frozenset())
+        return Unrolled(program, frozenset(), frozenset())
     writer = _Writer(program, batch)
     where = {value: value for value in range(len(program.values))}
     number = writer.write(program, where, outermost=True)
@@ -42,7 +44,7 @@ def unrolled(program: Program, batch: int) -> Unrolled:
         keep=tuple(number[index] for index in program.keep if index in number),
         functions=tuple(writer.functions),
     )
-    return Unrolled(flat, frozenset(writer.summands))
+    return Unrolled(flat, frozenset(writer.summands), frozenset(writer.sums))
 
 
 def loop_backlog(program: Program, batch: int) -> int:
@@ -81,18 +83,21 @@ def ops_executed(program: Program, batch: int) -> int:
 _GIVEN = frozenset({"Const", "Placeholder", "_Arg"})
 
 
-def _summands(body: Program) -> set[int]:
-    """Ops of a loop body that only add to what the loop carries: the gradient of a weight, trip by trip."""
+def _summands(body: Program) -> dict[int, int]:
+    """Ops of a loop body that only add to what the loop carries, the gradient of a weight trip by trip, and the op
+    that adds each."""
     maker = {value: index for index, op in enumerate(body.ops) for value in op.outputs}
     readers: dict[int, int] = {}
     for op in body.ops:
         for value in op.inputs:
             readers[value] = readers.get(value, 0) + 1
-    found = set()
+    found = {}
     for carried, result in zip(body.inputs, body.outputs, strict=True):
-        sum_op = body.ops[maker[result]]
-        if sum_op.kind in _SUMS and carried in sum_op.inputs:
-            found |= {maker[value] for value in sum_op.inputs if value != carried and readers[value] == 1}
+        adds = body.ops[maker[result]]
+        if adds.kind in _SUMS and carried in adds.inputs:
+            for value in adds.inputs:
+                if value != carried and readers[value] == 1 and body.ops[maker[value]].kind not in _GIVEN:
+                    found[maker[value]] = maker[result]
     return found
 
 
@@ -108,6 +113,7 @@ class _Writer:
         self._first_function = {id(program): 0}
         self._constants: dict[tuple[int, int], int] = {}
         self.summands: set[int] = set()
+        self.sums: set[int] = set()
 
     def write(
         self, part: Program, where: dict[int, int], gate: Sequence[int] = (), outermost: bool = False
@@ -177,7 +183,8 @@ class _Writer:
             decided = self._wait(loop, range(start, len(self.ops)))
             inside = dict(zip(body.inputs, state, strict=True))
             number = self.write(body, inside, (decided,))
-            self.summands |= {number[index] for index in summands if index in number}
+            self.summands |= {number[index] for index in summands}
+            self.sums |= {number[index] for index in summands.values()}
             state = [inside[value] for value in body.outputs]
             done.append(self._wait(loop, (done[-1], *range(start, len(self.ops)))))
         where.update(zip(loop.outputs, state, strict=True))

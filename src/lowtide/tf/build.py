@@ -94,7 +94,8 @@ class _Builder:
         sources = edges(node)
         label = self._labels.of(node.name)
         if rule_of(node.op) is None:
-            self._notes.append(Note(f"{node.op} {node.name}", "assumed", 0, "no table row: outputs counted, scratch not"))
+            why = "no table row: its outputs are counted, what it needs while it runs is not"
+            self._notes.append(Note(f"{node.op} {node.name}", "assumed", 0, why))
         count = 0
         while Tensor(node.name, count) in ids:
             count += 1

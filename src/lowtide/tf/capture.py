@@ -18,8 +18,8 @@ import tensorflow as tf
 from lowtide.errors import NotCapturable
 from lowtide.program import ITEM_BYTES, Program, Resident
 from lowtide.tf import compat
-from lowtide.tf.compat import GraphDef
 from lowtide.tf.build import Probe, build_program
+from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import in_order
 from lowtide.tf.labels import Labels, LayerNames
 from lowtide.tf.shapes import Inferred, Known, infer
@@ -159,7 +159,7 @@ def _captured_type(outside: Any) -> Known:
 def _residents(
     captured: Sequence[tuple[Any, Any]], program: Program, variables: Mapping[int, VariableFact]
 ) -> tuple[Resident, ...]:
-    """Variables and tensors the step closes over, by what the framework says or else by what the step does with them."""
+    """Variables and tensors the step closes over, by what the framework says or what the step does with them."""
     used_in = _phases_of_use(program)
     values = program.inputs[len(program.inputs) - len(captured) :]
     residents = []

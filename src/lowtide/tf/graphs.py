@@ -70,7 +70,10 @@ def _any_order(needs: Mapping[str, Iterable[str]], users: Mapping[str, Sequence[
                 ready.append(user)
     if len(ready) != len(waiting):
         stuck = next(name for name, count in waiting.items() if count)
-        raise NotCapturable(f"the graph has a cycle through {stuck!r}; v1 while loops need tf.compat.v1.enable_control_flow_v2()")
+        raise NotCapturable(
+            f"the graph has a cycle through {stuck!r}: a v1 while loop; "
+            "call tf.compat.v1.enable_control_flow_v2() before building it"
+        )
     return ready
 
 

@@ -1,4 +1,4 @@
-"""Which layer, which line of the user's code and which phase of training an op belongs to, told from its name and trace."""
+"""Which layer, line of the user's code and phase of training an op belongs to, told from its name and trace."""
 
 from __future__ import annotations
 
@@ -55,10 +55,8 @@ class LayerNames:
 
 def forward_name(op_name: str) -> str:
     """The scope of the forward op that a gradient op differentiates; other names as they are."""
-    match = None
-    for match in _BACKWARD.finditer(op_name):
-        pass
-    return op_name[match.end() :] if match else op_name
+    scopes = list(_BACKWARD.finditer(op_name))
+    return op_name[scopes[-1].end() :] if scopes else op_name
 
 
 def is_users_file(path: str) -> bool:
@@ -82,7 +80,7 @@ def user_line(frames: Sequence[Any]) -> Line | None:
 
 
 class Labels:
-    """Labels for the nodes of an optimized graph: by the traced op of the same name, or of the longest name it extends."""
+    """Labels for the nodes of an optimized graph: by the traced op of that name, or of the longest it extends."""
 
     def __init__(self, traced: Any, layers: LayerNames) -> None:
         self._ops = {op.name: op for op in traced.get_operations()}

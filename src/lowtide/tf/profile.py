@@ -13,6 +13,7 @@ import tensorflow as tf
 from lowtide.program import Chunk
 from lowtide.tf import compat
 
+
 class Event(NamedTuple):
     """An allocation (`op` set where TensorFlow says) or, with negative bytes, a free."""
 
@@ -48,7 +49,10 @@ def _event(name: str, fields: dict[str, Any]) -> Event:
 
 
 def requested_peak(events: list[Event]) -> int:
-    """The most bytes asked for and not yet freed at one moment, above what was there when the events began."""
+    """The most bytes asked for and not yet freed at one moment, compared with when the events began.
+
+    A buffer from before may be freed too: a variable that moved.
+    """
     live: dict[int, int] = {}
     total = peak = 0
     for event in events:
@@ -57,7 +61,7 @@ def requested_peak(events: list[Event]) -> int:
             total += event.requested
             peak = max(peak, total)
         else:
-            total -= live.pop(event.address, 0)
+            total -= live.pop(event.address, -event.requested)
     return peak
 
 

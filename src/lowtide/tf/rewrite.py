@@ -14,8 +14,8 @@ import tensorflow as tf
 from lowtide.ops import Act, rule_of
 from lowtide.simulate import Preparation
 from lowtide.tf import compat
-from lowtide.tf.compat import GraphDef
 from lowtide.tf.capture import Step
+from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import in_order
 
 
@@ -29,15 +29,16 @@ def ordered_graph(graph_def: GraphDef, order: Sequence[int] | None = None) -> Gr
     _chain(result.node)
     for function in result.library.function:
         _chain(in_function_order(function))
-    _rename_functions(result)
     return result
 
 
 _serial = itertools.count(1)
 
 
-def _rename_functions(graph_def: GraphDef) -> None:
-    """Give the library's functions names of their own: TensorFlow keeps the first definition it saw of a name."""
+def _with_own_functions(original: GraphDef) -> GraphDef:
+    """A copy whose library has names of its own: TensorFlow keeps the first definition it saw of a name."""
+    graph_def = GraphDef()
+    graph_def.CopyFrom(original)
     suffix = f"_lowtide_{next(_serial)}"
     known = {function.signature.name for function in graph_def.library.function}
     for function in graph_def.library.function:
@@ -51,6 +52,7 @@ def _rename_functions(graph_def: GraphDef) -> None:
     for gradient in graph_def.library.gradient:
         gradient.function_name += suffix if gradient.function_name in known else ""
         gradient.gradient_func += suffix if gradient.gradient_func in known else ""
+    return graph_def
 
 
 def in_function_order(function: Any) -> list[Any]:
@@ -84,13 +86,14 @@ def as_function(
     captured = [outside for _, outside in step.captured]
     placeholders = (*step.arguments, *(name for name, _ in step.captured))
     wanted = [*step.outputs, *step.control_outputs]
-    compat.register_functions(graph_def.library)
+    own = _with_own_functions(graph_def)
+    compat.register_functions(own.library)
 
     @tf.function(autograph=False)  # type: ignore[untyped-decorator]  # TensorFlow ships no types
     def planned(*arguments: Any) -> list[Any]:
         inside = [*arguments, *(compat.capture_into_current_graph(tensor) for tensor in captured)]
         mapping = {f"{name}:0": tensor for name, tensor in zip(placeholders, inside, strict=True)}
-        found = tf.graph_util.import_graph_def(graph_def, input_map=mapping, return_elements=wanted, name="")
+        found = tf.graph_util.import_graph_def(own, input_map=mapping, return_elements=wanted, name="")
         results, effects = found[: len(step.outputs)], found[len(step.outputs) :]
         with tf.control_dependencies(effects):
             return [tf.identity(result) for result in results]

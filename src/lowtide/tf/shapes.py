@@ -210,7 +210,7 @@ def _as_shape_tensor(dims: tuple[int | None, ...] | None) -> Any:
 def _follow_lists(
     graph_def: GraphDef, tensors: dict[Tensor, Known], stubs: Mapping[str, object]
 ) -> dict[str, list[Known]]:
-    """Fill in `element` and `length` of the tensor lists; returns the nodes of which more is known than TensorFlow knew.
+    """Fill in `element` and `length` of the tensor lists; returns the nodes of which TensorFlow knew less.
 
     A loop's shapes travel to its gradient as elements of lists: without their values the gradient has no shapes.
     """

@@ -90,7 +90,9 @@ def first_batch(data: Any, batch: int | None) -> Any:
 def _made_up(shape: Sequence[int | None], dtype: Any, batch: int) -> Any:
     dims = [batch if i == 0 else d for i, d in enumerate(shape)]
     if None in dims:
-        raise BadUse(f"an input of shape {tuple(shape)} has open dimensions besides the batch; pass data=, an example batch")
+        raise BadUse(
+            f"an input of shape {tuple(shape)} has open dimensions besides the batch; pass data=, an example batch"
+        )
     return tf.zeros(dims, dtype)
 
 
@@ -146,6 +148,12 @@ def batch_of(structure: Any) -> int | None:
         if _is_tensor(leaf) and len(leaf.shape) and leaf.shape[0]:
             return int(leaf.shape[0])
     return None
+
+
+def flat_tensors(structure: Any) -> list[Any]:
+    """The tensors among the leaves, in the order a traced function takes them."""
+    leaves = tf.nest.flatten(structure, expand_composites=True)
+    return [tf.convert_to_tensor(leaf) for leaf in leaves if _is_tensor(leaf)]
 
 
 def _is_tensor(leaf: Any) -> bool:

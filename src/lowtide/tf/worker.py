@@ -123,7 +123,7 @@ class _Capture:
         from lowtide.tf.trace import Seen, capture_model, step_function
         from lowtide.tf.xla import as_compiled
 
-        program = capture_model(model, data, Seen(self._lines)).program
+        program = _settled(capture_model(model, data, Seen(self._lines)), data)
         if model.run_eagerly:
             eager = Note("run_eagerly=True", "assumed", 0, "the script runs its step op by op; this is it compiled")
             program = replace(program, notes=(eager, *program.notes))
@@ -136,7 +136,7 @@ class _Capture:
         from lowtide.tf.trace import Seen, capture_function
         from lowtide.tf.xla import as_compiled
 
-        program = capture_function(function, arguments, options, Seen(self._lines)).program
+        program = _settled(capture_function(function, arguments, options, Seen(self._lines)), (arguments, options))
         compiled = compat.is_compiled_by_xla(function)
         if compiled:
             program = as_compiled(program, function, arguments, options, self._dumps)
@@ -166,6 +166,17 @@ def _our_failure() -> Iterator[NoReturn]:
         message = f"the training step was reached but could not be captured ({type(error).__name__}: {error})"
         raise NotCapturable(message.splitlines()[0]) from error
     raise NotCapturable("the training step was reached but not captured")
+
+
+def _settled(step: Any, data: Any) -> Program:
+    """The step's Program, rehearsed where something about it could not be computed."""
+    from lowtide.tf.rehearse import needs_rehearsal, rehearse
+    from lowtide.tf.trace import batch_of, flat_tensors
+
+    program: Program = step.program
+    if not needs_rehearsal(program):
+        return program
+    return rehearse(step, flat_tensors(data), batch_of(data) or 1)
 
 
 def _print_script_traceback() -> None:

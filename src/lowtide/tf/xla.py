@@ -1,8 +1,8 @@
-"""A step that XLA compiles has XLA's memory plan: read from its own buffer assignment, without running anything. The process
-must have been started with `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_text`, as `lowtide.tf.child` does.
+"""A step that XLA compiles has XLA's memory plan: read from its own buffer assignment, without running anything.
 
-XLA gives each compiled step one block for everything that comes and goes in it. The Program of such a step is its
-residents, its batch, and one op that needs that block.
+The process must have been started with `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_text`, as
+`lowtide.tf.child` does. XLA gives each compiled step one block for everything that comes and goes in it: the Program
+of such a step is its residents, its batch, and one op that needs that block.
 """
 
 from __future__ import annotations

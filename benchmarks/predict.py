@@ -1,0 +1,154 @@
+"""`make bench-predict`: every model of the zoo predicted, then really run on TensorFlow's allocator, and compared.
+
+    python -m benchmarks.predict [--only NAME ...] [--quick]
+
+Prints a table as it goes and writes benchmarks/results/predict.json. Each model is run twice in processes of its own:
+in Lowtide's fixed order, and plainly. Then the simulator's own time is measured on Programs of growing size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from benchmarks.children import run_child
+from benchmarks.growth import growth_curve
+from lowtide.units import format_size
+
+RESULTS = Path(__file__).parent / "results" / "predict.json"
+REQUESTED_WITHIN, CHUNKS_WITHIN, RANGE_WITHIN, SECONDS_WITHIN = 0.005, 0.02, 0.15, 2.0
+QUICK = frozenset({"cnn", "unet", "lstm", "gpt", "gan", "custom-keras", "mlp"})
+SLOW_TO_TRACE = frozenset({"nasnetmobile"})
+
+
+def entries() -> list[tuple[str, int]]:
+    """Names and batches of the zoo, asked in a child so that this process stays without TensorFlow."""
+    code = "import json; from benchmarks.zoo import ENTRIES; print(json.dumps([(e.name, e.batch) for e in ENTRIES]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [(name, batch) for name, batch in json.loads(done.stdout.splitlines()[-1])]
+
+
+def measure(name: str, batch: int) -> dict[str, Any]:
+    """One row: errors of the fixed order, and the plain range against five measured peaks."""
+    fixed = run_child("benchmarks.predict_child", name, str(batch), "fixed")
+    plain = run_child("benchmarks.predict_child", name, str(batch), "plain")
+    if "error" in fixed or "error" in plain:
+        return {"name": name, "batch": batch, "error": fixed.get("error") or plain.get("error")}
+    resident = fixed["measured_resident_bytes"]
+    predicted = fixed["predicted_requested_step_bytes"] + resident
+    measured = fixed["measured_requested_step_bytes"] + resident
+    largest = max(plain["peaks_bytes"])
+    return {
+        **fixed,
+        **{key: plain[key] for key in ("low_bytes", "high_bytes", "peaks_bytes")},
+        "requested_error": predicted / measured - 1,
+        "step_error": fixed["predicted_requested_step_bytes"] / fixed["measured_requested_step_bytes"] - 1,
+        "chunk_error": fixed["predicted_peak_bytes"] / fixed["measured_peak_bytes"] - 1,
+        "range_width": plain["high_bytes"] / plain["low_bytes"] - 1,
+        "inside": plain["low_bytes"] <= largest <= plain["high_bytes"],
+    }
+
+
+def failures(row: dict[str, Any]) -> list[str]:
+    if "error" in row:
+        return [row["error"]]
+    checks = (
+        ("requested", abs(row["requested_error"]) <= REQUESTED_WITHIN),
+        ("chunks", abs(row["chunk_error"]) <= CHUNKS_WITHIN),
+        ("outside range", row["inside"]),
+        ("range too wide", row["range_width"] <= RANGE_WITHIN + 5e-4),
+    )
+    return [name for name, good in checks if not good]
+
+
+def show(rows: Sequence[dict[str, Any]], console: Console) -> None:
+    table = Table(box=None, padding=(0, 1))
+    for name in ("model", "batch", "ops", "peak", "requested", "chunks", "plain range", "largest of 5", ""):
+        table.add_column(name, justify="left" if name in ("model", "") else "right", no_wrap=True)
+    for row in rows:
+        bad = ", ".join(failures(row))
+        if "error" in row:
+            table.add_row(row["name"], str(row["batch"]), "", "", "", "", "", "", f"[red]{bad[:40]}[/]")
+            continue
+        low, high = row["low_bytes"] / 2**20, row["high_bytes"] / 2**20
+        table.add_row(
+            row["name"],
+            str(row["batch"]),
+            f"{row['ops']:,}",
+            format_size(row["measured_peak_bytes"]),
+            f"{row['requested_error']:+.3%}",
+            f"{row['chunk_error']:+.2%}",
+            f"{low:.1f}-{high:.1f}",
+            f"{max(row['peaks_bytes']) / 2**20:.1f} MiB",
+            f"[red]{bad}[/]" if bad else "[green]ok[/]",
+        )
+    console.print(table)
+
+
+def summary(rows: Sequence[dict[str, Any]], curve: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    good = [row for row in rows if "error" not in row]
+    return {
+        "pairs": len(rows),
+        "failed_to_run": len(rows) - len(good),
+        "requested_within_half_percent": sum(abs(r["requested_error"]) <= REQUESTED_WITHIN for r in good),
+        "chunks_within_two_percent": sum(abs(r["chunk_error"]) <= CHUNKS_WITHIN for r in good),
+        "plain_inside_range": sum(r["inside"] for r in good),
+        "range_within_15_percent": sum(r["range_width"] <= RANGE_WITHIN + 5e-4 for r in good),
+        "median_requested_error": statistics.median(abs(r["requested_error"]) for r in good),
+        "median_chunk_error": statistics.median(abs(r["chunk_error"]) for r in good),
+        "worst_chunk_error": max((r["chunk_error"] for r in good), key=abs),
+        "under_estimates_above_a_thousandth": sum(r["chunk_error"] < -1e-3 for r in good),
+        "under_estimates_above_two_percent": sum(r["chunk_error"] < -CHUNKS_WITHIN for r in good),
+        "resnet50_own_seconds": next((r["own_seconds"] for r in good if r["name"] == "resnet50"), None),
+        "growth": list(curve),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.predict", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; results are not written")
+    parser.add_argument("--quick", action="store_true", help="a few models only; results are not written")
+    options = parser.parse_args(arguments)
+    console = Console(width=130)
+    wanted = [(n, b) for n, b in entries() if n not in SLOW_TO_TRACE]
+    if options.only or options.quick:
+        wanted = [(n, b) for n, b in wanted if n in (options.only or QUICK)]
+    rows = []
+    started = time.time()
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("measuring", total=len(wanted))
+        for name, batch in wanted:
+            progress.update(task, description=f"{name} at batch {batch}")
+            rows.append(measure(name, batch))
+            bad = failures(rows[-1])
+            progress.console.print(f"{name} at batch {batch}: {', '.join(bad) if bad else 'ok'}")
+            progress.advance(task)
+    curve = growth_curve()
+    show(rows, console)
+    for point in curve:
+        console.print(f"{point['ops']:>7,} ops: {point['seconds']:.2f} s, {point['microseconds_per_op']:.0f} us an op")
+    totals = summary(rows, curve)
+    console.print({key: value for key, value in totals.items() if key != "growth"})
+    if not (options.only or options.quick):
+        RESULTS.parent.mkdir(exist_ok=True)
+        versions = {"python": platform.python_version(), **(rows[0].get("versions") or {})}
+        document = {"seconds": round(time.time() - started), "versions": versions, "summary": totals, "rows": rows}
+        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+        console.print(f"written to {RESULTS.relative_to(Path.cwd())}" if RESULTS.is_relative_to(Path.cwd()) else "")
+    return 0 if not any(failures(row) for row in rows) else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

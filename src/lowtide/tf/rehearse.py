@@ -1,0 +1,116 @@
+"""What cannot be computed is tried out: the captured step is run at two tiny batches and its allocations are read.
+
+For shapes that only the data tells and loops whose trip count is not a constant. Runs in the worker process, which ends
+right after: the variables it changes are nobody's. A step that calls back into Python is not rehearsed, since that
+would run the user's code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from lowtide.program import ITEM_BYTES, Dim, Note, Op, Program, Value
+from lowtide.tf import profile
+from lowtide.tf.capture import Step
+from lowtide.tf.rewrite import as_function
+
+_CALLS_PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+_OPEN = "unknown"
+"""Treatment of a note that still has to be settled."""
+
+
+class Heard(NamedTuple):
+    """Allocations of one rehearsal: bytes of each, by op."""
+
+    batch: int
+    bytes: Mapping[str, list[int]]
+
+
+def needs_rehearsal(program: Program) -> bool:
+    return any(note.treatment == _OPEN for note in program.notes)
+
+
+def rehearse(step: Step, arguments: Sequence[Any], batch: int) -> Program:
+    """The step's Program with its open questions answered by two small runs on rows of the flat `arguments`."""
+    program = step.program
+    if any(op.kind in _CALLS_PYTHON for op in program.ops):
+        return _unanswered(program, "it calls back into Python, and was not rehearsed")
+    call = as_function(step, step.graph_def)
+    heard = []
+    for rows in sorted({min(batch, 2), min(batch, 4)}):
+        small = [_rows(argument, batch, rows) for argument in arguments]
+        call(*small)  # the first call also makes constants
+        events = profile.memory_events(lambda small=small: call(*small))  # type: ignore[misc]  # bound per turn
+        sizes: dict[str, list[int]] = {}
+        for event in events:
+            if event.requested > 0:
+                sizes.setdefault(event.op, []).append(event.requested)
+        heard.append(Heard(rows, sizes))
+    return _answered(program, heard)
+
+
+def _rows(argument: Any, batch: int, rows: int) -> Any:
+    leading = argument.shape.rank and argument.shape[0] == batch
+    return tf.identity(argument[:rows]) if leading else argument
+
+
+def _answered(program: Program, heard: Sequence[Heard]) -> Program:
+    functions = tuple(_answered(function, heard) for function in program.functions)
+    values = list(program.values)
+    ops = []
+    notes = []
+    for op in program.ops:
+        for position, value in enumerate(op.outputs):
+            if values[value].shape is None and values[value].dtype not in ("resource", "variant"):
+                values[value] = _value(values[value], op, position, heard)
+                size = values[value].bytes(program.batch)
+                notes.append(Note(f"{op.kind} {op.name}", "rehearsed", size, "its shape depends on the data"))
+        if op.kind.endswith("While") and op.trips is None:
+            trips = _trips(program.functions[op.bodies[0]], heard)
+            notes.append(Note(f"{op.kind} {op.name}", "rehearsed", 0, f"it went round {trips} times"))
+            op = replace(op, trips=trips)
+        ops.append(op)
+    kept = [note for note in program.notes if note.treatment != _OPEN]
+    return replace(program, ops=tuple(ops), values=tuple(values), functions=functions, notes=(*kept, *notes))
+
+
+def _value(value: Value, op: Op, position: int, heard: Sequence[Heard]) -> Value:
+    """As many elements as were allocated for it, as a line in the batch; none when it took over another's buffer."""
+    counts = []
+    for one in heard:
+        sizes = one.bytes.get(op.name, [])
+        size = sizes[position] if position < len(sizes) else 0
+        counts.append((one.batch, size // ITEM_BYTES[value.dtype]))
+    return Value(value.dtype, (_line(counts),))
+
+
+def _trips(condition: Program, heard: Sequence[Heard]) -> Dim:
+    """The condition is evaluated once more than the body runs."""
+    counts = []
+    for one in heard:
+        evaluated = Counter({op.name: len(one.bytes.get(op.name, ())) for op in condition.ops})
+        counts.append((one.batch, max(0, max(evaluated.values(), default=1) - 1)))
+    return _line(counts)
+
+
+def _line(points: Sequence[tuple[int, int]]) -> Dim:
+    """Through the two points, rounded up: a bound where the truth is not a line."""
+    (first, low), (last, high) = points[0], points[-1]
+    if first == last or high <= low:
+        return Dim(max(low, high))
+    slope = -(-(high - low) // (last - first))
+    return Dim(max(0, high - slope * last), slope)
+
+
+def _unanswered(program: Program, why: str) -> Program:
+    """Loops count as one trip and unknown shapes as nothing, and the notes say that this is a guess."""
+    notes = tuple(replace(n, treatment="assumed", why=why) if n.treatment == _OPEN else n for n in program.notes)
+    ops = tuple(
+        replace(op, trips=Dim(1)) if op.kind.endswith("While") and op.trips is None else op for op in program.ops
+    )
+    return replace(program, ops=ops, notes=notes)

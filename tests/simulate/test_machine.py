@@ -1,0 +1,376 @@
+"""The abstract executor on Programs small enough to follow with a pencil.
+
+A story is the log of a step: "+a" where the buffer that op `a` made is allocated, "-a" where it is freed. What was there
+before the step is not allocated in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowtide.errors import LowtideError
+from lowtide.program import Dim, Op, Program
+from lowtide.simulate.machine import Trace, programs_of, run
+from tests.drafts import KB, ROW, SCALAR, SQUARE, Draft, chain, random_programs
+
+BATCH = 4
+
+
+def story(program: Program, order: list[int] | None = None, step: int = 0) -> str:
+    trace = run(program, BATCH, order, step + 1)[step]
+    return " ".join(f"{'+' if allocated else '-'}{maker(program, trace, buffer)}" for buffer, allocated in trace.log)
+
+
+def maker(program: Program, trace: Trace, buffer: int) -> str:
+    path, index = trace.maker[buffer]
+    if path == -1:
+        return program.residents[index].name
+    if path == -2:
+        return program.ops[[op.outputs[:1] for op in program.ops].index((program.inputs[index],))].name
+    return programs_of(program)[path].ops[index].name
+
+
+def peak(program: Program, order: list[int] | None = None) -> int:
+    """The most bytes allocated by the step at one time."""
+    trace = run(program, BATCH, order)[0]
+    live = most = 0
+    for buffer, allocated in trace.log:
+        live += trace.bytes[buffer] if allocated else -trace.bytes[buffer]
+        most = max(most, live)
+    return most
+
+
+def test_in_a_chain_each_buffer_dies_when_the_next_is_made() -> None:
+    assert story(chain(3)) == "+op0 +op1 -op0 +op2 -op1 -op2"
+    assert peak(chain(3)) == 2 * BATCH * KB
+
+
+def test_the_batch_belongs_to_the_caller_and_is_never_freed_or_reused() -> None:
+    draft = Draft()
+    x = draft.argument()
+    assert story(draft.program(draft.op("neg", "Neg", x))) == "+neg -neg"
+
+
+def test_an_elementwise_op_takes_over_a_buffer_that_nobody_else_needs() -> None:
+    draft = Draft()
+    a = draft.op("a", "MatMul", draft.argument())
+    b = draft.op("b", "Neg", a)
+    assert story(draft.program(draft.op("c", "Relu", b))) == "+a -a"
+
+
+def test_a_buffer_that_is_read_again_later_is_not_taken_over() -> None:
+    draft = Draft()
+    a = draft.op("a", "MatMul", draft.argument())
+    b = draft.op("b", "Neg", a)
+    assert story(draft.program(draft.op("c", "AddV2", a, b))) == "+a +b -b -a"
+
+
+def test_a_buffer_of_another_type_or_size_is_not_taken_over() -> None:
+    for shape, dtype in ((ROW, "int32"), (SQUARE, "float32")):
+        draft = Draft()
+        a = draft.op("a", "MatMul", draft.argument())
+        assert story(draft.program(draft.op("b", "Neg", a, shape=shape, dtype=dtype))) == "+a +b -a -b"
+
+
+def test_the_second_operand_is_taken_over_when_the_first_cannot_be() -> None:
+    draft = Draft()
+    x = draft.argument()
+    a = draft.op("a", "MatMul", x)
+    assert story(draft.program(draft.op("sum", "AddV2", x, a))) == "+a -a"
+
+
+def test_an_op_that_reads_a_value_twice_does_not_take_it_over() -> None:
+    draft = Draft()
+    a = draft.op("a", "MatMul", draft.argument())
+    assert story(draft.program(draft.op("square", "Mul", a, a))) == "+a +square -a -square"
+
+
+def test_a_view_keeps_the_whole_buffer_alive() -> None:
+    draft = Draft()
+    a = draft.op("a", "MatMul", draft.argument())
+    view = draft.op("view", "Reshape", a)
+    b = draft.op("b", "MatMul", a)
+    assert story(draft.program(draft.op("c", "MatMul", view, b))) == "+a +b +c -a -b -c"
+
+
+def test_a_view_of_a_view_with_one_reader_left_can_be_taken_over() -> None:
+    draft = Draft()
+    a = draft.op("a", "MatMul", draft.argument())
+    view = draft.op("v2", "Squeeze", draft.op("v1", "Reshape", a))
+    assert story(draft.program(draft.op("b", "Neg", view))) == "+a -a"
+
+
+def test_in_a_diamond_the_top_lives_until_its_second_reader() -> None:
+    draft = Draft()
+    top = draft.op("top", "MatMul", draft.argument())
+    left = draft.op("left", "MatMul", top)
+    right = draft.op("right", "MatMul", top)
+    program = draft.program(draft.op("bottom", "MatMul", left, right))
+    assert story(program) == "+top +left +right -top +bottom -left -right -bottom"
+    assert peak(program) == 3 * BATCH * KB
+
+
+def test_an_output_that_nobody_reads_is_freed_at_once() -> None:
+    draft = Draft()
+    x = draft.argument()
+    draft.op("unused", "MatMul", x)
+    assert story(draft.program(draft.op("a", "MatMul", x))) == "+unused -unused +a -a"
+
+
+def test_one_unread_output_of_several_goes_and_the_others_stay() -> None:
+    draft = Draft()
+    x = draft.argument()
+    values = draft.value(), draft.value()
+    draft.ops.append(Op("split", "TopKV2", (x,), values))
+    program = draft.program(draft.op("a", "MatMul", values[1]))
+    assert story(program) == "+split +split -split +a -split -a"
+
+
+def test_an_output_of_the_step_lives_to_its_end() -> None:
+    draft = Draft()
+    first = draft.op("first", "MatMul", draft.argument())
+    second = draft.op("second", "MatMul", first)
+    assert story(draft.program(first, draft.op("third", "MatMul", second))).endswith("-second -first -third")
+
+
+def test_an_empty_tensor_needs_no_buffer() -> None:
+    draft = Draft()
+    empty = draft.op("empty", "MatMul", draft.argument(), shape=(Dim(0), Dim(9)))
+    assert story(draft.program(draft.op("a", "MatMul", empty))) == "+a -a"
+
+
+def test_constants_are_there_before_the_step_and_are_never_taken_over() -> None:
+    draft = Draft()
+    one = draft.op("one", "Const", shape=SQUARE)
+    program = draft.program(draft.op("a", "Neg", one, shape=SQUARE))
+    assert story(program) == "+a -a"
+    assert run(program, BATCH)[0].first == 1
+
+
+def test_scratch_comes_and_goes_while_the_op_runs() -> None:
+    draft = Draft()
+    x = draft.argument()
+    program = draft.program(draft.op("conv", "Conv2D", x, x))
+    trace = run(program, BATCH)[0]
+    assert story(program) == "+conv +conv -conv -conv"
+    ((scratch,),) = [trace.scratch]
+    assert trace.log[1:3] == [(scratch, True), (scratch, False)]
+
+
+def test_an_order_changes_who_is_alive_with_whom() -> None:
+    draft = Draft()
+    x = draft.argument()
+    ends = []
+    for side in "ab":
+        wide = draft.op(f"{side}_wide", "MatMul", x, shape=(Dim(0, 4), Dim(256)))
+        ends.append(draft.op(f"{side}_end", "MatMul", wide))
+    program = draft.program(draft.op("join", "MatMul", *ends))
+    assert peak(program) == 6 * BATCH * KB  # one end beside the other branch's wide and its end
+    assert peak(program, [0, 1, 3, 2, 4, 5]) == 9 * BATCH * KB  # both wide at once
+
+
+# --- variables ---
+
+
+def read_and_update(read_first: bool) -> tuple[Program, list[int]]:
+    """w -= w @ x, and an order in which the gradient is, or is not yet, done with w when w changes."""
+    draft = Draft()
+    w, x = draft.variable(), draft.argument("x", SQUARE)
+    weights = draft.op("read", "ReadVariableOp", w, shape=SQUARE)
+    gradient = draft.op("gradient", "MatMul", x, shape=SQUARE)
+    used = draft.op("used", "MatMul", weights, shape=SQUARE)
+    draft.effect("update", "AssignSubVariableOp", w, gradient)
+    program = draft.program(used)
+    return program, [0, 1, 2, 3, 4, 5] if read_first else [0, 1, 2, 3, 5, 4]
+
+
+def test_a_variable_whose_read_is_over_is_updated_in_place() -> None:
+    assert story(*read_and_update(read_first=True)) == "+gradient +used -gradient -used"
+
+
+def test_a_variable_with_a_read_alive_is_copied_before_it_changes() -> None:
+    # The copy is the variable from then on; the old buffer goes with its reader.
+    assert story(*read_and_update(read_first=False)) == "+gradient +update -gradient +used -w -used"
+
+
+def test_a_copied_variable_is_the_variable_of_the_next_step() -> None:
+    program, order = read_and_update(read_first=False)
+    traces = run(program, BATCH, order, 3)
+    assert [sum(t.bytes[: t.first]) for t in traces] == [2 * KB] * 3
+    assert story(program, order, step=2) == "+gradient +update -gradient +used -w -used"
+
+
+def test_reading_a_variable_allocates_nothing() -> None:
+    draft = Draft()
+    weights = draft.op("read", "ReadVariableOp", draft.variable(), shape=SQUARE)
+    assert story(draft.program(weights)) == ""
+
+
+def test_assigning_takes_over_the_new_values_buffer_and_lets_the_old_one_go() -> None:
+    draft = Draft()
+    w = draft.variable()
+    new = draft.op("new", "MatMul", draft.argument(), shape=SQUARE)
+    draft.effect("assign", "AssignVariableOp", w, new)
+    program = draft.program()
+    assert story(program) == "+new -w"
+    traces = run(program, BATCH, steps=2)
+    assert traces[1].first == traces[0].first
+    assert story(program, step=1) == "+new -w"
+
+
+def test_assigning_what_another_op_still_reads_shares_it() -> None:
+    draft = Draft()
+    w = draft.variable()
+    new = draft.op("new", "MatMul", draft.argument(), shape=SQUARE)
+    draft.effect("assign", "AssignVariableOp", w, new)
+    program = draft.program(draft.op("neg", "Neg", new, shape=SQUARE))
+    assert story(program) == "+new -w +neg -neg"
+
+
+def test_an_optimizer_update_touches_each_variable_it_is_given() -> None:
+    draft = Draft()
+    w, m = draft.variable("w"), draft.variable("m", category="optimizer state")
+    held = draft.op("read_m", "ReadVariableOp", m, shape=SQUARE)
+    gradient = draft.op("gradient", "MatMul", draft.argument(), shape=SQUARE)
+    draft.effect("adam", "ResourceApplyAdam", w, m, gradient)
+    assert story(draft.program(held)) == "+gradient +adam -gradient -m"  # only m was being read
+
+
+# --- tensor lists and loops ---
+
+LIST = 64
+"""Bytes of a list itself."""
+
+
+def body_of(*state: tuple[str, tuple[Dim, ...], str]) -> tuple[Draft, list[int]]:
+    draft = Draft()
+    return draft, [draft.argument(name, shape, dtype) for name, shape, dtype in state]
+
+
+STATE = (("i", SCALAR, "int32"), ("list", SCALAR, "variant"), ("x", ROW, "float32"))
+
+
+def accumulating_loop(trips: int, pops: bool = False) -> Program:
+    """`for _ in range(trips): x = f(x); list.append(x)`, and perhaps a loop back that takes them off again."""
+    condition, (i, _, _) = body_of(*STATE)
+    test = condition.program(condition.op("less", "Less", i, i, shape=SCALAR, dtype="bool"))
+    forward, (i, kept, x) = body_of(*STATE)
+    x = forward.op("f", "MatMul", x)
+    kept = forward.op("push", "TensorListPushBack", kept, x, shape=SCALAR, dtype="variant")
+    i = forward.op("count", "AddV2", i, i, shape=SCALAR, dtype="int32")
+    functions = [test, forward.program(i, kept, x)]
+    draft = Draft()
+    start, x = draft.argument("i", SCALAR, "int32"), draft.argument("x")
+    kept = draft.op("list", "EmptyTensorList", shape=SCALAR, dtype="variant")
+    outputs = tuple(draft.value(shape, dtype) for _, shape, dtype in STATE)
+    draft.ops.append(Op("loop", "While", (start, kept, x), outputs, bodies=(0, 1), trips=Dim(trips)))
+    if pops:
+        backward, (i, kept, x) = body_of(*STATE)
+        popped = backward.value(SCALAR, "variant"), backward.value(ROW)
+        backward.ops.append(Op("pop", "TensorListPopBack", (kept,), popped))
+        x = backward.op("g", "MatMul", x, popped[1])
+        i = backward.op("count", "AddV2", i, i, shape=SCALAR, dtype="int32")
+        functions.append(backward.program(i, popped[0], x))
+        start2 = draft.op("zero", "Const", shape=SCALAR, dtype="int32")
+        back = tuple(draft.value(shape, dtype) for _, shape, dtype in STATE)
+        given = (start2, outputs[1], outputs[2])
+        draft.ops.append(Op("loop_back", "While", given, back, bodies=(0, 2), trips=Dim(trips)))
+        return draft.program(back[2], functions=functions)
+    return draft.program(outputs[1], functions=functions)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2, 50])
+def test_a_loop_that_keeps_something_of_each_trip_needs_it_times_the_trips(trips: int) -> None:
+    program = accumulating_loop(trips)
+    trace = run(program, BATCH)[0]
+    rows = [size for size in trace.bytes[trace.first :] if size == BATCH * KB]
+    assert len(rows) == trips
+    # The list that went in, which the loop holds on to; the list inside with its rows; a counter and its successor.
+    assert trips * BATCH * KB + LIST <= peak(program) <= trips * BATCH * KB + 2 * LIST + 4 + 4
+
+
+@pytest.mark.parametrize("trips", [1, 2, 50])
+def test_the_loop_back_holds_the_list_it_was_given_until_it_is_done(trips: int) -> None:
+    program = accumulating_loop(trips, pops=True)
+    # Popping copies the list, not its rows: beside those there are the state of one trip and that of the next.
+    states = min(trips, 2)
+    rows = (trips + states) * BATCH * KB
+    assert rows < peak(program) <= rows + 2 * LIST + 4 + 4
+    assert story(program).endswith("-push" + " -f" * trips + " -count -pop -g")
+
+
+def test_a_popped_element_is_freed_once_read_when_nobody_else_holds_the_list() -> None:
+    draft = Draft()
+    x = draft.argument()
+    kept = draft.op("list", "EmptyTensorList", shape=SCALAR, dtype="variant")
+    for name in ("a", "b"):
+        row = draft.op(name, "MatMul", x)
+        kept = draft.op(f"push_{name}", "TensorListPushBack", kept, row, shape=SCALAR, dtype="variant")
+    popped = draft.value(SCALAR, "variant"), draft.value(ROW)
+    draft.ops.append(Op("pop", "TensorListPopBack", (kept,), popped))
+    program = draft.program(popped[0], draft.op("c", "MatMul", popped[1]))
+    assert story(program) == "+list +a +b +c -b -list -a -c"
+
+
+def test_a_list_that_somebody_else_holds_is_copied_but_not_its_elements() -> None:
+    draft = Draft()
+    x = draft.argument()
+    empty = draft.op("empty", "EmptyTensorList", shape=SCALAR, dtype="variant")
+    row = draft.op("row", "MatMul", x)
+    one = draft.op("one", "TensorListPushBack", empty, row, shape=SCALAR, dtype="variant")
+    two = draft.op("two", "TensorListPushBack", one, row, shape=SCALAR, dtype="variant")
+    program = draft.program(one, two)
+    assert story(program) == "+empty +row +two -empty -two -row"
+
+
+def test_a_list_made_from_a_tensor_copies_its_rows() -> None:
+    draft = Draft()
+    rows = draft.op("rows", "TensorListFromTensor", draft.argument(), shape=SCALAR, dtype="variant")
+    program = draft.program(rows)
+    assert story(program) == "+rows" * 1 + " +rows" * BATCH + " -rows" * (BATCH + 1)
+    assert peak(program) == BATCH * KB + LIST
+
+
+def test_reading_a_list_gives_a_view_of_the_element() -> None:
+    draft = Draft()
+    rows = draft.op("rows", "TensorListFromTensor", draft.argument(), shape=SCALAR, dtype="variant")
+    row = draft.op("row", "TensorListGetItem", rows, shape=(Dim(256),))
+    assert "row " not in story(draft.program(draft.op("use", "MatMul", row))).replace("rows", "")
+
+
+def test_a_loop_of_unknown_length_is_refused_by_name() -> None:
+    program = accumulating_loop(3)
+    ops = tuple(replace(op, trips=None) if op.name == "loop" else op for op in program.ops)
+    with pytest.raises(LowtideError, match="While loop: trip count unknown"):
+        run(replace(program, ops=ops), BATCH)
+
+
+def test_a_call_runs_its_body_and_passes_its_result_on() -> None:
+    body, (x,) = body_of(("x", ROW, "float32"))
+    inner = body.program(body.op("b", "MatMul", body.op("a", "MatMul", x)))
+    draft = Draft()
+    x = draft.argument()
+    result = draft.value()
+    draft.ops.append(Op("call", "PartitionedCall", (x,), (result,), bodies=(0,)))
+    program = draft.program(draft.op("c", "Neg", result), functions=[inner])
+    assert story(program) == "+a +b -a -b"
+
+
+@given(random_programs(), st.integers(1, 9))
+@settings(max_examples=100, deadline=None)
+def test_every_buffer_is_freed_once_and_nothing_outlives_a_step_without_variables(program: Program, batch: int) -> None:
+    for trace in run(program, batch, steps=2):
+        allocated = [buffer for buffer, start in trace.log if start]
+        freed = [buffer for buffer, start in trace.log if not start]
+        assert sorted(allocated) == sorted(freed) == list(range(trace.first, len(trace.bytes)))
+
+
+@given(random_programs())
+@settings(max_examples=50, deadline=None)
+def test_every_step_of_a_program_without_variables_is_the_same(program: Program) -> None:
+    first, second, third = run(program, 4, steps=3)
+    assert first.log == second.log == third.log
