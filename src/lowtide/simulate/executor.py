@@ -44,7 +44,7 @@ HALF_FLOPS = 4e8
 """The same in float16, which CPUs compute in software."""
 BYTES = 5e9
 """Bytes a second that an op reads and writes."""
-WAKE_TIME = 5e-5
+WAKE_TIME = 2e-4
 """Seconds until an idle thread notices that there is work."""
 FASTEST, SLOWEST = 0.5, 1.5
 """How a duration varies from run to run: other processes, caches, what the other thread does."""

@@ -41,7 +41,8 @@ def simulate(
             refused = error
     if refused is not None and not outcomes:
         if limit is None:
-            raise BadUse(f"batch {size}: the step would need more than {format_size(NO_LIMIT)}; ask for a smaller batch")
+            most = format_size(NO_LIMIT)
+            raise BadUse(f"batch {size}: the step would need more than {most}; ask for a smaller batch")
         raise refused
     worst = min(outcomes, key=lambda outcome: outcome.peak.chunk_peak)
     return _timeline(program, size, worst)

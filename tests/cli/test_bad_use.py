@@ -1,0 +1,108 @@
+"""What is not meant gets one line on standard error, no traceback, and exit code 2; nothing here needs TensorFlow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lowtide.cli.main import COMMANDS, main
+
+NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
+
+
+def lowtide(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "lowtide.cli.main", *arguments], capture_output=True, text=True, check=False)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that the command says before it ends with 2."""
+    try:
+        code = main(arguments)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else -1
+    said = capsys.readouterr()
+    assert code == 2
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith("lowtide")
+    return line
+
+
+@pytest.mark.parametrize("batch", ["0", "-1", "1.5", "many", "", "1e3", "9" * 5000, "²"])
+def test_a_batch_that_is_not_a_positive_whole_number(capsys: pytest.CaptureFixture[str], batch: str) -> None:
+    line = refused(capsys, "predict", "--batch", batch, "train.py")
+    assert "--batch" in line
+
+
+@pytest.mark.parametrize("command", NAMES)
+@pytest.mark.parametrize("budget", ["0", "-4GiB", "lots", "", "80%", "4 GiBs", "9" * 400])
+def test_a_budget_that_is_not_a_size(capsys: pytest.CaptureFixture[str], command: str, budget: str) -> None:
+    assert "--budget" in refused(capsys, command, "--budget", budget, "train.py")
+
+
+def test_a_command_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "predcit", "train.py")
+    assert "predcit" in line
+    assert "predict" in line
+
+
+def test_no_command_and_no_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "COMMAND" in refused(capsys)
+    assert "target" in refused(capsys, "predict")
+
+
+def test_batch_needs_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--budget" in refused(capsys, "batch", "train.py")
+
+
+def test_an_option_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--colour" in refused(capsys, "predict", "--colour", "train.py")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("predict", "nowhere.py"), ("predict", "nowhere.py:make"), ("batch", "--budget", "1G", "nowhere.keras")]
+)
+def test_a_file_that_is_not_there(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = lowtide(*arguments[:-1], str(tmp_path / arguments[-1]))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "nowhere" in line
+    assert "no such file" in line
+
+
+def test_a_folder_is_not_a_script(tmp_path: Path) -> None:
+    done = lowtide("predict", str(tmp_path))
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_help_explains_the_command_with_an_example(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    said = capsys.readouterr().out
+    assert "example" in said
+    assert f"lowtide {command}" in said
+    assert "module.py:factory" in said
+
+
+def test_help_names_every_command_and_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = capsys.readouterr().out
+    assert all(name in said for name in NAMES)
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out.startswith("lowtide ")
+
+
+def test_options_after_the_script_are_the_scripts_own() -> None:
+    from lowtide.cli.main import parser
+
+    options = parser().parse_args(["predict", "--json", "train.py", "--batch", "x", "--help", "-v"])
+    assert options.arguments == ["--batch", "x", "--help", "-v"]
+    assert options.batch is None
