@@ -15,7 +15,6 @@ from lowtide.program import Program
 from lowtide.report.prediction import prediction_json, render_prediction
 from lowtide.simulate import Forecast, load_forecast, save_forecast
 from lowtide.simulate import forecast as make_forecast
-from lowtide.simulate import largest_batch as largest_batch_of
 from lowtide.units import parse_size
 
 
@@ -85,9 +84,10 @@ def largest_batch(model: Any, budget: str | int, data: Any = None) -> int:
     """The largest batch of which a training step fits in `budget`; 0 when none does."""
     limit = parse_size(budget)
     program = _program_of(model, 32, data)
-    if not program.scales:
+    largest = make_forecast(program, budget=limit).largest_batch
+    if largest is None:
         raise BadUse(f"model {model.name!r} trains at one batch size only; its batch cannot be chosen")
-    return largest_batch_of(program, limit)
+    return largest
 
 
 def _program_of(model: Any, batch_size: int, data: Any) -> Program:

@@ -14,7 +14,8 @@ NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
 
 
 def lowtide(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "lowtide.cli.main", *arguments], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "lowtide.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -63,7 +64,8 @@ def test_an_option_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(
-    "arguments", [("predict", "nowhere.py"), ("predict", "nowhere.py:make"), ("batch", "--budget", "1G", "nowhere.keras")]
+    "arguments",
+    [("predict", "nowhere.py"), ("predict", "nowhere.py:make"), ("batch", "--budget", "1G", "nowhere.keras")],
 )
 def test_a_file_that_is_not_there(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = lowtide(*arguments[:-1], str(tmp_path / arguments[-1]))

@@ -14,7 +14,11 @@ Sizes = tuple[int, ...]
 
 
 def act(
-    kind: str, given: Sizes, made: Sizes, attrs: dict[str, object] | None = None, dtypes: tuple[str, str] = ("float32",) * 2
+    kind: str,
+    given: Sizes,
+    made: Sizes,
+    attrs: dict[str, object] | None = None,
+    dtypes: tuple[str, str] = ("float32", "float32"),
 ) -> Act:
     """What a `kind` does that makes one tensor of another."""
     values = [Value(dtypes[0], tuple(map(Dim, given))), Value(dtypes[1], tuple(map(Dim, made)))]
@@ -113,7 +117,8 @@ def test_a_slice_of_whole_aligned_rows_is_a_view(given: Sizes, begin: Sizes, mad
 
 
 def strided(begin: Sizes, begin_mask: int = 0, end_mask: int = 0, strides: Sizes | None = None, **more: int) -> dict:
-    return {"input_1": begin, "input_3": strides or (1,) * len(begin), "begin_mask": begin_mask, "end_mask": end_mask, **more}
+    steps = strides or (1,) * len(begin)
+    return {"input_1": begin, "input_3": steps, "begin_mask": begin_mask, "end_mask": end_mask, **more}
 
 
 @pytest.mark.parametrize(

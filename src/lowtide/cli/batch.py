@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
 from rich.console import Console
 
@@ -40,6 +41,11 @@ def run(options: argparse.Namespace) -> int:
         keys = ("largest_batch", "budget_bytes", "fixed_bytes", "per_sample_bytes", "batch", "versions")
         print(json.dumps({key: answer[key] for key in keys}, indent=2))
         return 0
+    if not forecast.largest_batch:
+        at_one = format_size(forecast.fixed + (forecast.per_sample or 0))
+        budget = format_size(options.budget)
+        print(f"lowtide: no batch fits in {budget}; a batch of 1 needs about {at_one}", file=sys.stderr)
+        return 3
     law = f"{format_size(forecast.fixed)} + {format_size(forecast.per_sample or 0)} x batch"
     print(f"{forecast.largest_batch} is the largest batch in {format_size(options.budget)} ({law})")
     return 0

@@ -244,7 +244,8 @@ TABLE: Mapping[str, Rule] = {
     **_rows(Act.READ, "ReadVariableOp", inputs=(0,), recomputable=False),
     **_rows(Act.ASSIGN, "AssignVariableOp", inputs=(0, 1), recomputable=False),
     **_rows(Act.UPDATE, _APPLY, recomputable=False),
-    **_rows(Act.FRESH, "VarIsInitializedOp XlaStep", recomputable=False),
+    **_rows(Act.FRESH, "VarIsInitializedOp XlaStep OptionalFromValue OptionalNone OptionalHasValue OptionalGetValue",
+            recomputable=False),
     **_rows(Act.LIST_NEW, "EmptyTensorList TensorListReserve"),
     **_rows(Act.LIST_SPLIT, "TensorListFromTensor", inputs=(0,)),
     **_rows(Act.LIST_PUT, "TensorListPushBack", inputs=(0, 1)),
@@ -273,6 +274,7 @@ WANTED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("VariableV2", "Variable", "VarHandleOp"), ("shape", "dtype")),
     **dict.fromkeys(("MatMul", "_FusedMatMul"), ("transpose_a", "transpose_b")),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), ("adj_x", "adj_y")),
+    **dict.fromkeys(("While", "StatelessWhile"), ("parallel_iterations",)),
     "StridedSlice": ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
 }
 """Node attributes that rows of the tables read."""

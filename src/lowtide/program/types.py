@@ -111,8 +111,8 @@ class Chunk(NamedTuple):
 class Note:
     """Something about the step that could not be computed, by name, and what was done about it.
 
-    `treatment` is "bounded" (bytes is an upper bound), "rehearsed" (bytes were measured at a small batch), or
-    "assumed" (the text says what).
+    `treatment` is "bounded" (bytes is an upper bound), "rehearsed" (bytes were measured at a small batch),
+    "compiled" (bytes are a compiler's), "assumed" (the text says what), or "unknown" until one of these is done.
     """
 
     what: str

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lowtide.program import Source
-from lowtide.simulate import CATEGORIES, Forecast, Maker, largest_buffers
+from lowtide.simulate import CATEGORIES, LARGEST_BATCH, Forecast, Maker, largest_buffers
 from lowtide.units import format_size
 
 TOP = 8
@@ -44,13 +44,13 @@ def prediction_json(forecast: Forecast) -> dict[str, Any]:
         "largest_batch": forecast.largest_batch,
         "at": {"op": at.name, "layer": at.layer, **_where(at.source)},
         "categories": forecast.by_category,
-        "layers": [{"layer": name, "bytes": size} for name, size in forecast.by_layer.items()],
+        "layers": [{"layer": name, "size_bytes": size} for name, size in forecast.by_layer.items()],
         "tensors": [
-            {"bytes": buffer.bytes, "category": buffer.category, **_tensor(timeline.makers[buffer.maker])}
+            {"size_bytes": buffer.bytes, "category": buffer.category, **_tensor(timeline.makers[buffer.maker])}
             for buffer in largest_buffers(forecast, 50)
         ],
         "unknown": [
-            {"what": note.what, "treatment": note.treatment, "bytes": note.bytes, "why": note.why}
+            {"what": note.what, "treatment": note.treatment, "size_bytes": note.bytes, "why": note.why}
             for note in forecast.notes
         ],
         "compiler": forecast.compiler or "executor",
@@ -137,7 +137,9 @@ def _largest(forecast: Forecast) -> str:
         return f"unknown for {budget}: the step was traced for one batch only"
     if not forecast.largest_batch:
         return f"none fits in {budget}"
-    return f"{forecast.largest_batch} in {budget}"
+    if forecast.largest_batch >= LARGEST_BATCH:
+        return f"more than {LARGEST_BATCH:,} in {budget}"
+    return f"{forecast.largest_batch} in {budget}, for the plain run too"
 
 
 def _titled(title: str, style: str = "bold") -> Table:

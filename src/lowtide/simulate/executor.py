@@ -8,8 +8,9 @@ and kernels whose duration differs from run to run: hence an order that differs 
 TensorFlow learns which kernels are cheap by timing them, but so slowly that in the first ninety steps only those
 that say so themselves count: `CHEAP`.
 
-Known to be rough: durations. They are flops and bytes over typical rates; only their proportions matter. A loop or a
-branch counts as one op, where TensorFlow mixes its ops with those outside.
+Known to be rough: durations. They are flops and bytes over typical rates; only their proportions matter. Readers of an
+op are told in the Program's order, where TensorFlow's graph has an order of its own, not known here. A branch, or a
+loop that was not written out, counts as one op, where TensorFlow mixes its ops with those outside.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ HALF_FLOPS = 4e8
 """The same in float16, which CPUs compute in software."""
 BYTES = 5e9
 """Bytes a second that an op reads and writes."""
-WAKE_TIME = 2e-4
-"""Seconds until an idle thread notices that there is work."""
+WAKE_TIME = 5e-5
+"""Seconds until an idle thread notices that there is work, at most."""
 FASTEST, SLOWEST = 0.5, 1.5
 """How a duration varies from run to run: other processes, caches, what the other thread does."""
 STALL_EVERY, STALL_TIME = 1e-2, 5e-3
@@ -75,12 +76,6 @@ class Executor:
                     self._waiting[index] += 1
         self._sources = [event for i, op in enumerate(ops) if op.kind in SOURCES for event in (i, ~i)]
         self._roots = [i for i, op in enumerate(ops) if op.kind not in SOURCES and not self._waiting[i]]
-
-    def rearrange(self, random: Random) -> None:
-        """Another process: TensorFlow tells the readers of an op in the order its graph happens to hold them."""
-        for followers in self._followers:
-            if len(followers) > 1:
-                random.shuffle(followers)
 
     def run(self, random: Random) -> list[int]:
         """One step: an op's index where it starts, `~index` where it is done."""

@@ -21,7 +21,7 @@ class Forecast:
 
     `timeline` is the fixed order, exact; `plain_low` and `plain_high` are where TensorFlow's own, changing order
     ends up. The law `fixed + per_sample * batch` holds around this batch; `per_sample` is None for a step that was
-    traced for one batch only. `largest_batch` is for `budget` bytes; None when not asked or not known.
+    traced for one batch only. `largest_batch` is for `budget` bytes, in either order; None when not asked or known.
     """
 
     timeline: Timeline
@@ -41,7 +41,7 @@ class Forecast:
 
     @property
     def by_category(self) -> dict[str, int]:
-        """Chunk-level waste included as "allocator": the categories sum to the peak."""
+        """Bytes at the peak; what the allocator rounds up is in "other", so that they sum to it."""
         totals = dict.fromkeys(CATEGORIES, 0)
         for buffer in self.at_peak():
             totals[buffer.category] += buffer.bytes
@@ -68,7 +68,8 @@ def forecast(program: Program, batch: int | None = None, budget: int | None = No
         fixed = round(timeline.chunk_peak - per_sample * size)
     largest = None
     if budget is not None and per_sample is not None:
-        largest = largest_batch(program, budget, start=_guess(budget, fixed, per_sample))
+        safe = int(budget * min(1.0, timeline.chunk_peak / plain.high))  # the plain run has to fit too
+        largest = largest_batch(program, safe, start=_guess(safe, fixed, per_sample))
     return Forecast(
         timeline,
         plain.low,

@@ -91,6 +91,13 @@ def run_overlapped(program: Program, batch: int, steps: Iterable[Sequence[int]])
     return (machine.step(events, overlapped=True) for events in steps)
 
 
+def run_watched(
+    program: Program, batch: int, order: Sequence[int]
+) -> tuple[Trace, dict[int, tuple[int, int]], dict[int, int]]:
+    """One step, with what each op of the outermost Program did: see `_Machine.watched_step`."""
+    return _Machine(program, batch).watched_step(order)
+
+
 def programs_of(program: Program) -> list[Program]:
     """The Program and its bodies, in the order that the first element of `Trace.maker` counts them."""
     registry = [program]
@@ -210,6 +217,31 @@ class _Machine:
             list(self._bytes), list(self._start), list(self._stop), list(self._maker),
             set(self._scratch_buffers), list(self._log), list(self._taken), first,
         )  # fmt: skip
+
+    def watched_step(self, order: Sequence[int]) -> tuple[Trace, dict[int, tuple[int, int]], dict[int, int]]:
+        """A step, and beside its trace: the part of the log that each op wrote, and the bytes each tensor list held."""
+        parts: dict[int, tuple[int, int]] = {}
+        held: dict[int, int] = {}
+        in_turn = self._in_turn
+
+        def one_by_one(code: _Compiled, indices: Sequence[int], where: dict[int, int]) -> None:
+            if code is not self._main:
+                in_turn(code, indices, where)
+                return
+            for index in indices:
+                start = len(self._log)
+                in_turn(code, (index,), where)
+                parts[index] = (start, len(self._log))
+                for value in code.program.ops[index].outputs:
+                    contents = self._contents.get(where[value])
+                    if contents is not None:
+                        held[value] = self._bytes[where[value]] + sum(self._bytes[b] for b in set(contents) if b >= 0)
+
+        self._in_turn = one_by_one  # type: ignore[method-assign,assignment]  # for this step only
+        try:
+            return self.step(order), parts, held
+        finally:
+            self._in_turn = in_turn  # type: ignore[method-assign]
 
     def _compact(self, kept: Sequence[int]) -> int:
         """Renumber what is alive so that a step's trace starts with it."""
@@ -490,8 +522,8 @@ class _Machine:
             self._release(buffer)
 
     def _call(self, code: _Compiled, op: Op, where: dict[int, int]) -> None:
-        """A call, or the first of the branches: see `lowtide.simulate.worst_branch` for choosing it."""
-        body = code.functions[op.bodies[0]]
+        """A call, or of the branches the one with most bytes: a bound."""
+        body = max((code.functions[i] for i in op.bodies), key=lambda branch: sum(branch.bytes))
         skipped = len(op.inputs) - len(body.program.inputs)
         arguments = [where[value] for value in op.inputs[skipped:]]
         results = self._run(body, range(len(body.program.ops)), _bind(body, arguments), held=True)

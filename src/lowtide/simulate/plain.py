@@ -80,7 +80,6 @@ class _Processes:
         return median(self._largest_peak(executor, random) for _ in range(self._count))
 
     def _largest_peak(self, executor: Executor, random: Random) -> int:
-        executor.rearrange(random)
         traces = run_overlapped(self._program, self._batch, (executor.run(random) for _ in range(self._steps)))
         first = next(traces)
         replay = Replay(self._program, first)

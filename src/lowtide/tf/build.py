@@ -31,19 +31,20 @@ def build_program(
     outputs: Sequence[str],
     keep: Sequence[str],
     labels: Labels,
+    batch: int,
 ) -> Program:
     """The Program of `graph_def`, whose nodes are in topological order."""
     functions = {function.signature.name: function for function in graph_def.library.function}
-    return _Builder(functions, labels, {}).build(graph_def.node, probes, inputs, outputs, keep)
+    return _Builder(functions, labels, batch).build(graph_def.node, probes, inputs, outputs, keep)
 
 
 class _Builder:
     """Builds one graph; bodies of its loops and branches go through a builder of their own."""
 
-    def __init__(self, functions: Mapping[str, Any], labels: Labels, phase_of: Mapping[str, str]) -> None:
+    def __init__(self, functions: Mapping[str, Any], labels: Labels, batch: int) -> None:
         self._functions = functions
         self._labels = labels
-        self._outer_phase = phase_of
+        self._batch = batch
         self._bodies: list[Program] = []
         self._notes: list[Note] = []
 
@@ -93,6 +94,12 @@ class _Builder:
     def _op(self, node: Any, ids: Mapping[Tensor, int], index: Mapping[str, int], phase: str) -> Op:
         sources = edges(node)
         label = self._labels.of(node.name)
+        if node.op in BRANCHES:
+            self._notes.append(Note(f"{node.op} {node.name}", "bounded", 0, "the branch with most bytes is counted"))
+        if node.name in self._probes[0].inferred.bounded:
+            size = sum(self._value(node, tensor).bytes(self._batch) for tensor in ids if tensor.node == node.name)
+            why = "its shape depends on the data: counted at its largest"
+            self._notes.append(Note(f"{node.op} {node.name}", "bounded", size, why))
         if rule_of(node.op) is None:
             why = "no table row: its outputs are counted, what it needs while it runs is not"
             self._notes.append(Note(f"{node.op} {node.name}", "assumed", 0, why))
@@ -141,7 +148,7 @@ class _Builder:
         graph_def, names = compat.function_as_graph(function)
         nodes = in_order(graph_def.node, {node.name: i for i, node in enumerate(graph_def.node)})
         probes = [Probe(p.batch, p.inferred.bodies[name]) for p in self._probes]
-        builder = _Builder(self._functions, self._labels, {})
+        builder = _Builder(self._functions, self._labels, self._batch)
         body = builder.build(
             nodes,
             probes,

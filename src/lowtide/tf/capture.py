@@ -91,6 +91,7 @@ def capture(
         outputs=[t.name for t in graph.outputs],
         keep=control_outputs,
         labels=Labels(graph, layers or LayerNames(())),
+        batch=batch,
     )
     residents = _residents(captured, program, variables or {})
     program = replace(program, batch=batch, residents=residents, name=graph.name, versions=versions())

@@ -51,6 +51,7 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
     for node in (*placed.node, *functions):
         node.attr.pop(LOWERING_ATTRIBUTE, None)
     meta_graph = saver.export_meta_graph(graph_def=placed, graph=graph)
+    meta_graph.collection_def.clear()  # variables of a v1 graph are there, with initializers that were left out
     wanted = meta_graph_pb2.CollectionDef()
     wanted.node_list.value.extend(dict.fromkeys(keep))
     meta_graph.collection_def["train_op"].CopyFrom(wanted)
@@ -119,8 +120,12 @@ def register_functions(library: Any) -> None:
 
 
 def build_for_training(model: Any, data: Any) -> None:
-    """Create the variables of model, loss, metrics and optimizer, as `fit` does before its first step."""
-    model._symbolic_build(data_batch=data)
+    """Create the variables of model, loss, metrics and optimizer without computing anything, where Keras can.
+
+    A model that only has a `train_step` has no `call` to follow; its variables come with the first trace, as in `fit`.
+    """
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError, TypeError):
+        model._symbolic_build(data_batch=data)
 
 
 def layers_of(model: Any) -> list[Any]:

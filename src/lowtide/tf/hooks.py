@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import re
 import sys
 import threading
@@ -166,10 +167,11 @@ def _eager_update(busy: _Busy, original: Callable[..., Any]) -> Callable[..., An
 
 def _layer_init(sources: LayerSources, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def init(layer: Any, *arguments: Any, **options: Any) -> None:
-        original(layer, *arguments, **options)
-        sources.note(layer)
+    def init(self: Any, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **options)
+        sources.note(self)
 
+    init.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]  # Keras reads it to save layers
     return init
 
 

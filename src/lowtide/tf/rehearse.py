@@ -38,7 +38,7 @@ def needs_rehearsal(program: Program) -> bool:
 def rehearse(step: Step, arguments: Sequence[Any], batch: int) -> Program:
     """The step's Program with its open questions answered by two small runs on rows of the flat `arguments`."""
     program = step.program
-    if any(op.kind in _CALLS_PYTHON for op in program.ops):
+    if _calls_python(program):
         return _unanswered(program, "it calls back into Python, and was not rehearsed")
     call = as_function(step, step.graph_def)
     heard = []
@@ -52,6 +52,10 @@ def rehearse(step: Step, arguments: Sequence[Any], batch: int) -> Program:
                 sizes.setdefault(event.op, []).append(event.requested)
         heard.append(Heard(rows, sizes))
     return _answered(program, heard)
+
+
+def _calls_python(program: Program) -> bool:
+    return any(op.kind in _CALLS_PYTHON for op in program.ops) or any(map(_calls_python, program.functions))
 
 
 def _rows(argument: Any, batch: int, rows: int) -> Any:
@@ -113,4 +117,5 @@ def _unanswered(program: Program, why: str) -> Program:
     ops = tuple(
         replace(op, trips=Dim(1)) if op.kind.endswith("While") and op.trips is None else op for op in program.ops
     )
-    return replace(program, ops=ops, notes=notes)
+    functions = tuple(_unanswered(function, why) for function in program.functions)
+    return replace(program, ops=ops, functions=functions, notes=notes)

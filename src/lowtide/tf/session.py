@@ -46,6 +46,7 @@ def capture_session(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Pro
         outputs=[t.name for t in outputs],
         keep=effects,
         labels=Labels(graph, LayerNames(())),
+        batch=batch,
     )
     return replace(program, batch=batch, residents=_residents(program), name="session", versions=versions())
 

@@ -1,0 +1,141 @@
+"""Program -> Problem and back: a step as the planner's game, and a schedule as a Program with copies.
+
+What the game leaves out, and the simulator puts back: the allocator's rounding, and the insides of loops, which count
+as one node with the bytes they were simulated to need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lowtide.ops import ANY_INPUT, UNKNOWN, Act, Rule, rule_at
+from lowtide.plan.problem import Node, Problem, Schedule, Value
+from lowtide.program import Op, Program
+from lowtide.simulate.executor import durations
+from lowtide.simulate.insides import op_needs
+
+_GIVEN = frozenset({Act.SOURCE, Act.READ})
+_OPAQUE = frozenset(
+    {Act.CONTROL_FLOW, Act.LIST_NEW, Act.LIST_ZEROS, Act.LIST_ADD, Act.LIST_SPLIT, Act.LIST_PUT, Act.LIST_POP,
+     Act.LIST_GET}
+)  # fmt: skip
+"""Acts whose outputs hold other tensors: executed once, with the bytes the simulator found."""
+
+COPY = "lowtide_again"
+"""Scope of the names of recomputed ops."""
+
+
+def problem_of(program: Program, batch: int, order: Sequence[int]) -> Problem:
+    """The game of the step at `batch`; node n is op `order[n]`."""
+    rules = [rule_at(op, program.values, batch) or UNKNOWN for op in program.ops]
+    position = {op: n for n, op in enumerate(order)}
+    seconds = durations(program, batch)
+    needs = op_needs(program, batch, order)
+    values = _values(program, batch, rules, needs.held)
+    ends = _ended_reads(program, rules, order)
+    nodes = []
+    for index in order:
+        op, rule = program.ops[index], rules[index]
+        opaque = rule.act in _OPAQUE
+        nodes.append(
+            Node(
+                cost=seconds[index],
+                inputs=op.inputs,
+                outputs=op.outputs,
+                scratch=needs.scratch.get(index, 0),
+                recomputable=rule.recomputable and not opaque,
+                after=tuple(position[before] for before in op.after),
+                ends=ends.get(index, ()),
+            )
+        )
+    labels = tuple(f"{program.ops[i].kind} {program.ops[i].name}" for i in order)
+    return Problem(tuple(nodes), values, program.name, labels)
+
+
+def _values(
+    program: Program, batch: int, rules: Sequence[Rule], held: dict[int, int]
+) -> tuple[Value, ...]:
+    kept = set(program.outputs)
+    values = [Value(held.get(v, value.bytes(batch)), kept=v in kept) for v, value in enumerate(program.values)]
+    for op, rule in zip(program.ops, rules, strict=True):
+        for position, value in enumerate(op.outputs):
+            if rule.act in _GIVEN:
+                size = 0 if rule.act is Act.READ else values[value].bytes
+                values[value] = replace(values[value], bytes=size, resident=True, kept=False)
+            elif rule.act is Act.VIEW or (rule.act is Act.VIEW_EACH and position < len(op.inputs)):
+                source = op.inputs[rule.inputs[0] if rule.act is Act.VIEW else position]
+                values[value] = replace(values[value], alias_of=source)
+            elif rule.act is Act.REUSE and position == rule.output:
+                candidates = op.inputs if rule.inputs == ANY_INPUT else [op.inputs[i] for i in rule.inputs]
+                dtype = program.values[value].dtype
+                reusable = [c for c in dict.fromkeys(candidates) if program.values[c].dtype == dtype]
+                values[value] = replace(values[value], may_reuse=tuple(reusable))
+            elif rule.act is Act.UPDATE:
+                values[value] = replace(values[value], bytes=0)
+    return tuple(values)
+
+
+def _ended_reads(program: Program, rules: Sequence[Rule], order: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """For each op that changes a variable, what was read from it before: reading that later would keep a second copy.
+
+    Where the given order itself reads later, the second copy is there anyway, and nothing is ended.
+    """
+    position = {op: n for n, op in enumerate(order)}
+    last_read: dict[int, int] = {}
+    for op_index, op in enumerate(program.ops):
+        for value in op.inputs:
+            last_read[value] = max(last_read.get(value, -1), position[op_index])
+    reads: dict[int, list[tuple[int, int]]] = {}
+    for index, rule in enumerate(rules):
+        if rule.act is Act.READ:
+            op = program.ops[index]
+            reads.setdefault(op.inputs[0], []).append((index, op.outputs[0]))
+    ended: dict[int, tuple[int, ...]] = {}
+    for index, rule in enumerate(rules):
+        if rule.act in (Act.ASSIGN, Act.UPDATE):
+            handles = [v for v in program.ops[index].inputs if v in reads]
+            ended[index] = tuple(
+                value
+                for handle in handles
+                for read, value in reads[handle]
+                if position[read] < position[index] and last_read.get(value, -1) <= position[index]
+            )
+    return ended
+
+
+def with_copies(program: Program, order: Sequence[int], schedule: Schedule) -> Program:
+    """The Program that runs `schedule`: each execution an op of its own, each read wired to the latest before it."""
+    ops: list[Op] = []
+    values = list(program.values)
+    latest: dict[int, int] = {}
+    first: dict[int, int] = {}
+    runs: dict[int, int] = {}
+    for node in schedule:
+        index = order[node]
+        op = program.ops[index]
+        again = runs.get(index, 0)
+        runs[index] = again + 1
+        inputs = tuple(latest.get(value, value) for value in op.inputs)
+        if not again:
+            first[index] = len(ops)
+            after = tuple(sorted(first[before] for before in op.after))
+            ops.append(replace(op, inputs=inputs, after=after))
+            continue
+        outputs = []
+        for value in op.outputs:
+            latest[value] = len(values)
+            outputs.append(len(values))
+            values.append(program.values[value])
+        ops.append(replace(op, name=copy_name(op.name, again), inputs=inputs, outputs=tuple(outputs), after=()))
+    return replace(
+        program,
+        ops=tuple(ops),
+        values=tuple(values),
+        outputs=tuple(latest.get(value, value) for value in program.outputs),
+        keep=tuple(first[index] for index in program.keep),
+    )
+
+
+def copy_name(name: str, again: int) -> str:
+    return f"{name}/{COPY}_{again}"

@@ -1,0 +1,133 @@
+"""Program + budget -> Plan: the schedule, proven on the simulator before it is believed.
+
+The planner works on requested bytes, a limit bites on chunks. So the plan is made for a target below the budget,
+simulated with its copies on an allocator that has the budget and no more, and made again for a smaller target until it
+passes. Infeasible is an answer too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+from lowtide.errors import Infeasible
+from lowtide.plan.bridge import problem_of, with_copies
+from lowtide.plan.planner import Planner
+from lowtide.plan.problem import Report, Schedule, silent
+from lowtide.program import Program
+from lowtide.simulate import OutOfMemory, Timeline, simulate, tidy_order
+from lowtide.units import format_size
+
+ATTEMPTS = 6
+SHARE_OF_FIRST = 0.5  # of the time, for the first attempt
+SPARE = 0.002  # of the budget, for what the simulator does not know
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One kind of thing that a plan does, exact all of them: the results are the same bit for bit."""
+
+    name: str
+    count: int
+    saved: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will be executed, and what it needs and costs.
+
+    `order` is the base order of the Program's ops and `schedule` the positions in it that execute, repeats
+    included. `program` is the Program with those copies in it, in the order that it runs.
+    """
+
+    budget: int
+    order: tuple[int, ...]
+    schedule: Schedule
+    program: Program = field(repr=False)
+    timeline: Timeline = field(repr=False)
+    before: Timeline = field(repr=False)
+    seconds: float = 0.0
+    seconds_before: float = 0.0
+    gap: float = 0.0
+    moves: tuple[Move, ...] = ()
+
+    @property
+    def peak(self) -> int:
+        return self.timeline.chunk_peak
+
+    @property
+    def slowdown(self) -> float:
+        """Predicted extra time, as a fraction of the step's."""
+        return self.seconds / self.seconds_before - 1 if self.seconds_before else 0.0
+
+
+def make_plan(
+    program: Program, budget: int, batch: int | None = None, seconds: float = 20.0, report: Report = silent
+) -> Plan:
+    """The cheapest plan found that an allocator of `budget` bytes gets through; `Infeasible` if there is none."""
+    size = program.batch if batch is None else batch
+    deadline = monotonic() + seconds
+    order = tidy_order(program, size)
+    before = simulate(program, size, order)
+    listed = simulate(program, size)
+    problem = problem_of(program, size, order)
+    planner = Planner(problem)
+    room = budget - int(budget * SPARE)
+    outside = before.chunk_resident - problem.resident_bytes  # in use and not in the game
+    target = min(planner.base.peak, room - outside)
+    smallest: int | None = None
+    for attempt in range(ATTEMPTS):
+        left = max(1.0, deadline - monotonic())
+        try:
+            solution = planner.solve(target, left * SHARE_OF_FIRST if attempt == 0 else left / 2, report)
+        except Infeasible as error:
+            raise _infeasible(planner, budget, outside, smallest, error) from None
+        planned = with_copies(program, order, solution.schedule)
+        try:
+            timeline = simulate(planned, size, limit=room)
+        except OutOfMemory:
+            free = simulate(planned, size)
+            over = free.chunk_peak - room
+            smallest = free.chunk_peak if smallest is None else min(smallest, free.chunk_peak)
+            target -= max(over, int(0.005 * target))
+            continue
+        moves = _moves(program, order, solution.schedule, listed, before, timeline, planner.base.cost, problem.nodes)
+        return Plan(
+            budget, tuple(order), solution.schedule, planned, timeline, before, solution.cost, planner.base.cost,
+            solution.gap, moves,
+        )  # fmt: skip
+    raise _infeasible(planner, budget, outside, smallest, None)
+
+
+def _infeasible(
+    planner: Planner, budget: int, outside: int, smallest: int | None, cause: Infeasible | None
+) -> Infeasible:
+    reached = planner.archive.smallest().peak + outside
+    least = max(reached, cause.smallest_bytes + outside if cause else 0)
+    if smallest is not None and cause is None:
+        least = max(least, smallest)
+    found = planner.smallest(0.0)
+    least = int(least * (1 + 2 * SPARE)) + 1
+    return Infeasible(
+        f"no plan found within {format_size(budget)}: the smallest budget reached is {format_size(least)}, "
+        f"set by {planner.problem.label(found.node)}; a smaller batch, lower precision or a leaner optimizer "
+        "would lower it, and change the numbers",
+        least,
+    )
+
+
+def _moves(
+    program: Program, order: Sequence[int], schedule: Schedule, listed: Timeline, before: Timeline, after: Timeline,
+    base_cost: float, nodes: Sequence[object],
+) -> tuple[Move, ...]:  # fmt: skip
+    """What was done, in the order it was done: the order (early updates included), then recomputation."""
+    runs = Counter(schedule)
+    again = sum(count - 1 for count in runs.values())
+    extra = sum((count - 1) * nodes[node].cost for node, count in runs.items())  # type: ignore[attr-defined]
+    moves = [Move("order and early updates", len(order), max(0, listed.chunk_peak - before.chunk_peak), 0.0)]
+    if again:
+        moves.append(Move("recompute", again, max(0, before.chunk_peak - after.chunk_peak), extra))
+    return tuple(moves)
