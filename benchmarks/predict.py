@@ -1,6 +1,6 @@
 """`make bench-predict`: every model of the zoo predicted, then really run on TensorFlow's allocator, and compared.
 
-    python -m benchmarks.predict [--only NAME ...] [--quick]
+    python -m benchmarks.predict [--only NAME ...] [--quick] [--all]
 
 Prints a table as it goes and writes benchmarks/results/predict.json. Each model is run twice in processes of its own:
 in Lowtide's fixed order, and plainly. Then the simulator's own time is measured on Programs of growing size.
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from lowtide.units import format_size
 RESULTS = Path(__file__).parent / "results" / "predict.json"
 REQUESTED_WITHIN, CHUNKS_WITHIN, RANGE_WITHIN, SECONDS_WITHIN = 0.005, 0.02, 0.15, 2.0
 QUICK = frozenset({"cnn", "unet", "lstm", "gpt", "gan", "custom-keras", "mlp"})
-SLOW_TO_TRACE = frozenset({"nasnetmobile"})
+SLOW_TO_TRACE = frozenset({"nasnetmobile", "inceptionv3", "xception", "convnexttiny", "efficientnetb0"})
+"""Minutes each, nearly all of it TensorFlow tracing: with --all only."""
 
 
 def entries() -> list[tuple[str, int]]:
@@ -42,8 +44,9 @@ def entries() -> list[tuple[str, int]]:
 
 def measure(name: str, batch: int) -> dict[str, Any]:
     """One row: errors of the fixed order, and the plain range against five measured peaks."""
-    fixed = run_child("benchmarks.predict_child", name, str(batch), "fixed")
-    plain = run_child("benchmarks.predict_child", name, str(batch), "plain")
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(run_child, "benchmarks.predict_child", name, str(batch), m) for m in ("fixed", "plain")]
+        fixed, plain = (run.result() for run in runs)
     if "error" in fixed or "error" in plain:
         return {"name": name, "batch": batch, "error": fixed.get("error") or plain.get("error")}
     resident = fixed["measured_resident_bytes"]
@@ -120,9 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.predict", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; results are not written")
     parser.add_argument("--quick", action="store_true", help="a few models only; results are not written")
+    parser.add_argument("--all", action="store_true", help="the models that take minutes to trace, too")
     options = parser.parse_args(arguments)
     console = Console(width=130)
-    wanted = [(n, b) for n, b in entries() if n not in SLOW_TO_TRACE]
+    wanted = [(n, b) for n, b in entries() if options.all or n not in SLOW_TO_TRACE]
     if options.only or options.quick:
         wanted = [(n, b) for n, b in wanted if n in (options.only or QUICK)]
     rows = []

@@ -22,6 +22,7 @@ from lowtide.units import format_size
 
 ATTEMPTS = 6
 SHARE_OF_FIRST = 0.5  # of the time, for the first attempt
+FIRST_STEP_DOWN = 0.005  # of the target, when a plan fits in bytes and not in the allocator's pieces; then doubled
 SPARE = 0.002  # of the budget, for what the simulator does not know
 
 
@@ -92,7 +93,7 @@ def make_plan(
             free = simulate(planned, size)
             over = free.chunk_peak - room
             smallest = free.chunk_peak if smallest is None else min(smallest, free.chunk_peak)
-            target -= max(over, int(0.005 * target))
+            target -= max(over, int(target * FIRST_STEP_DOWN * 2**attempt))
             continue
         moves = _moves(program, order, solution.schedule, listed, before, timeline, planner.base.cost, problem.nodes)
         return Plan(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lowtide.errors import BadUse
 from lowtide.program import Program
-from lowtide.simulate.bfc import BfcAllocator, OutOfMemory
+from lowtide.simulate.bfc import QUANTUM, BfcAllocator, OutOfMemory
 from lowtide.simulate.categories import op_categories
 from lowtide.simulate.machine import ALWAYS, Trace, programs_of, run
 from lowtide.simulate.timeline import Buffer, Maker, Preparation, Timeline
@@ -79,7 +79,7 @@ def _worst(
     program: Program, traces: Sequence[Trace], limit: int | None, preparation: Preparation
 ) -> _Outcome:
     replay = Replay(program, traces[0], limit)
-    replay.prepare(preparation)
+    preparation = replay.prepare(preparation)
     peaks = [replay.step(trace) for trace in traces]
     at = max(range(len(peaks)), key=lambda i: peaks[i].chunk_peak)
     return _Outcome(peaks[at], traces[at], replay.resident, replay.untouched, preparation)
@@ -127,7 +127,8 @@ class Replay:
         self.untouched = sum(size * len(left) for size, left in claimable.items())
         self.resident = self._allocator.in_use
 
-    def prepare(self, preparation: Preparation) -> None:
+    def prepare(self, preparation: Preparation) -> Preparation:
+        """Do what `preparation` says, growing no further than the limit allows; returns what was done."""
         allocator = self._allocator
         gaps = []
         for size, count in preparation.small_change:
@@ -136,8 +137,10 @@ class Replay:
                 allocator.allocate(1)  # a wall: it stays, so that gaps do not merge
         for gap in gaps:
             allocator.free(gap)
-        allocator.free(allocator.allocate(preparation.grow))
+        grow = min(preparation.grow, (allocator.limit - allocator.reserved) // QUANTUM * QUANTUM)
+        allocator.free(allocator.allocate(grow))
         self.resident = allocator.in_use
+        return preparation._replace(grow=grow)
 
     def step(self, trace: Trace) -> Peak:
         """Replay a step; what is alive at its end is what the next one starts with."""

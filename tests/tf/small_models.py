@@ -1,0 +1,234 @@
+"""Small training steps of every kind, and one process that predicts, runs and compares one of them.
+
+`python -m tests.tf.small_models NAME` prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from lowtide.simulate import simulate, tidy_order
+from lowtide.tf import profile
+from lowtide.tf.capture import Step
+from lowtide.tf.rewrite import as_function, ordered_graph
+from lowtide.tf.trace import capture_function, capture_model, flat_tensors
+
+BATCH = 32
+STEPS = 3
+Captured = tuple[Step, list[Any]]
+
+
+def normal(*shape: int) -> Any:
+    return tf.constant(np.random.default_rng(7).normal(size=shape).astype("float32"))
+
+
+def whole(limit: int, *shape: int) -> Any:
+    return tf.constant(np.random.default_rng(8).integers(0, limit, shape).astype("int32"))
+
+
+def of_model(model: Any, x: Any, y: Any, loss: Any, optimizer: Any = "adam", **options: Any) -> Captured:
+    model.compile(optimizer, loss, **options)
+    return capture_model(model, (x, y)), flat_tensors((x, y))
+
+
+def mlp() -> Captured:
+    layers = [keras.layers.Dense(256, activation="relu") for _ in range(4)]
+    model = keras.Sequential([keras.Input([128]), *layers, keras.layers.Dense(10)])
+    return of_model(model, normal(BATCH, 128), normal(BATCH, 10), "mse", metrics=["mae"])
+
+
+def cnn() -> Captured:
+    layers: list[Any] = [keras.Input([32, 32, 3])]
+    for filters in (16, 32):
+        layers += [
+            keras.layers.Conv2D(filters, 3, padding="same", use_bias=False),
+            keras.layers.BatchNormalization(),
+            keras.layers.ReLU(),
+            keras.layers.MaxPooling2D(),
+            keras.layers.Dropout(0.3),
+        ]
+    model = keras.Sequential([*layers, keras.layers.Flatten(), keras.layers.Dense(10)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return of_model(model, normal(BATCH, 32, 32, 3), whole(10, BATCH), loss, keras.optimizers.SGD(0.1, momentum=0.9))
+
+
+def lstm() -> Captured:
+    model = keras.Sequential([keras.Input([20, 16]), keras.layers.LSTM(64), keras.layers.Dense(1)])
+    return of_model(model, normal(BATCH, 20, 16), normal(BATCH, 1), "mse")
+
+
+def transformer() -> Captured:
+    tokens = keras.Input([32], dtype="int32")
+    x = keras.layers.Embedding(500, 64)(tokens)
+    for _ in range(2):
+        attended = keras.layers.MultiHeadAttention(4, 16, dropout=0.1)(x, x, use_causal_mask=True)
+        x = keras.layers.LayerNormalization()(x + attended)
+        hidden = keras.layers.Dense(64)(keras.layers.Dense(128, activation="gelu")(x))
+        x = keras.layers.LayerNormalization()(x + keras.layers.Dropout(0.1)(hidden))
+    model = keras.Model(tokens, keras.layers.Dense(500)(x))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return of_model(model, whole(500, BATCH, 32), whole(500, BATCH, 32), loss)
+
+
+def embedding() -> Captured:
+    layers = [keras.layers.Embedding(5000, 32), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input([40], dtype="int32"), *layers])
+    return of_model(model, whole(5000, BATCH, 40), normal(BATCH, 1), "mse", keras.optimizers.Adagrad(0.1))
+
+
+class Gan(keras.Model):
+    """Two optimizers, and a penalty on the critic's gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        dense = keras.layers.Dense
+        self.critic = keras.Sequential([keras.Input([64]), dense(128, "tanh"), dense(1)])
+        self.generator = keras.Sequential([keras.Input([16]), dense(128, "relu"), dense(64)])
+        self.critic_optimizer = keras.optimizers.Adam(1e-3)
+        self.generator_optimizer = keras.optimizers.RMSprop(1e-3)
+        self.critic_optimizer.build(self.critic.trainable_variables)
+        self.generator_optimizer.build(self.generator.trainable_variables)
+        self.noise = keras.random.SeedGenerator(3)
+
+    def call(self, x: Any) -> Any:
+        return self.critic(x)
+
+    def train_step(self, real: Any) -> Any:
+        noise = keras.random.normal([tf.shape(real)[0], 16], seed=self.noise)
+        with tf.GradientTape() as tape:
+            fake = self.generator(noise, training=True)
+            with tf.GradientTape() as inner:
+                inner.watch(fake)
+                score = self.critic(fake, training=True)
+            penalty = tf.reduce_mean((tf.norm(inner.gradient(score, fake), axis=1) - 1.0) ** 2)
+            loss = tf.reduce_mean(score) - tf.reduce_mean(self.critic(real, training=True)) + 10.0 * penalty
+        weights = self.critic.trainable_variables
+        self.critic_optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        with tf.GradientTape() as tape:
+            generator_loss = -tf.reduce_mean(self.critic(self.generator(noise, training=True), training=True))
+        weights = self.generator.trainable_variables
+        self.generator_optimizer.apply_gradients(zip(tape.gradient(generator_loss, weights), weights, strict=True))
+        return {"critic": loss, "generator": generator_loss}
+
+
+def gan() -> Captured:
+    model = Gan()
+    model.compile()
+    real = normal(BATCH, 64)
+    return capture_model(model, real), [real]
+
+
+def custom_loop() -> Captured:
+    weights = [tf.Variable(normal(64, 128)), tf.Variable(normal(128, 64)), tf.Variable(normal(64, 1))]
+    slots = [tf.Variable(tf.zeros_like(w)) for w in weights]
+
+    @tf.function
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            h = x
+            for w in weights[:2]:
+                h = tf.while_loop(lambda i, h: i < 3, lambda i, h: (i + 1, tf.tanh(h)), [0, tf.matmul(h, w)])[1]
+            error = tf.matmul(h, weights[2]) - y
+            right, wrong = lambda: tf.reduce_mean(error**2), lambda: tf.reduce_mean(abs(error))
+            loss = tf.cond(tf.reduce_mean(error) > 0, right, wrong)
+        for w, slot, gradient in zip(weights, slots, tape.gradient(loss, weights), strict=True):
+            slot.assign(0.9 * slot + gradient)
+            w.assign_sub(0.01 * slot)
+        return loss
+
+    arguments = (normal(BATCH, 64), normal(BATCH, 1))
+    return capture_function(step, arguments, {}), flat_tensors(arguments)
+
+
+def mixed_float16() -> Captured:
+    keras.config.set_dtype_policy("mixed_float16")
+    layers = [keras.layers.Dense(256, activation="relu") for _ in range(3)]
+    model = keras.Sequential([keras.Input([128]), *layers, keras.layers.Dense(10, dtype="float32")])
+    return of_model(model, normal(BATCH, 128), normal(BATCH, 10), "mse")
+
+
+MODELS: dict[str, Callable[[], Captured]] = {
+    make.__name__: make for make in (mlp, cnn, lstm, transformer, embedding, gan, custom_loop, mixed_float16)
+}
+
+
+class State:
+    """Every variable that a step closes over: weights, slots, statistics, seeds, metrics."""
+
+    def __init__(self, step: Step) -> None:
+        self._handles = [outside for _, outside in step.captured if outside.dtype == tf.resource]
+        self._dtypes = [tf.as_dtype(handle._handle_data.shape_and_type[0].dtype) for handle in self._handles]
+
+    def read(self) -> list[Any]:
+        pairs = zip(self._handles, self._dtypes, strict=True)
+        return [tf.raw_ops.ReadVariableOp(resource=h, dtype=d).numpy().copy() for h, d in pairs]
+
+    def write(self, values: list[Any]) -> None:
+        for handle, value in zip(self._handles, values, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value))
+
+
+def measured(step: Step, arguments: list[Any]) -> dict[str, int]:
+    """Predicted and real bytes of the step in its fixed order."""
+    program = replace(step.program, chunks=profile.chunks())
+    order = tidy_order(program, BATCH)
+    timeline = simulate(program, BATCH, order)
+    call = as_function(step, ordered_graph(step.graph_def, order), timeline.preparation)
+    peaks = []
+    for _ in range(5):
+        profile.reset_peak()
+        call(*arguments)
+        peaks.append(profile.device_bytes()["peak"])
+    events = profile.memory_events(lambda: call(*arguments))
+    return {
+        "predicted_peak": timeline.chunk_peak,
+        "measured_peak": max(peaks[2:]),
+        "predicted_step": timeline.peak - timeline.resident,
+        "measured_step": profile.requested_peak(events),
+    }
+
+
+def compared(step: Step, arguments: list[Any]) -> dict[str, Any]:
+    """Three steps in the fixed order and three as TensorFlow likes, from the same start: bit for bit."""
+    state = State(step)
+    start = state.read()
+    ends, results = [], []
+    order = tidy_order(step.program, BATCH)
+    for graph_def in (step.graph_def, ordered_graph(step.graph_def, order)):
+        state.write(start)
+        call = as_function(step, graph_def)
+        outputs = [[t.numpy().tobytes() for t in call(*arguments)] for _ in range(STEPS)]
+        results.append(outputs)
+        ends.append(state.read())
+    changed = sum(a.tobytes() != b.tobytes() for a, b in zip(start, ends[0], strict=True))
+    different = sum(a.tobytes() != b.tobytes() for a, b in zip(*ends, strict=True))
+    finite = all(np.isfinite(value).all() for value in ends[0] if value.dtype.kind == "f")
+    return {
+        "variables": len(start),
+        "changed": changed,
+        "different": different,
+        "same_outputs": results[0] == results[1],
+        "finite": finite,
+    }
+
+
+def main(name: str) -> None:
+    keras.utils.set_random_seed(1)
+    step, arguments = MODELS[name]()
+    answer: dict[str, Any] = measured(step, arguments)
+    tf.config.experimental.enable_op_determinism()
+    answer.update(compared(step, arguments))
+    answer["notes"] = [f"{note.treatment} {note.what}" for note in step.program.notes]
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
