@@ -9,19 +9,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lowtide.api import Prediction, largest_batch, predict
-    from lowtide.errors import LowtideError
+    from lowtide.api import Prediction, fit_within, function, largest_batch, predict, release
+    from lowtide.errors import Infeasible, LowtideError
+    from lowtide.plan import Plan
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Infeasible": "lowtide.errors",
     "LowtideError": "lowtide.errors",
+    "Plan": "lowtide.plan",
     "Prediction": "lowtide.api",
+    "fit_within": "lowtide.api",
+    "function": "lowtide.api",
     "largest_batch": "lowtide.api",
     "predict": "lowtide.api",
+    "release": "lowtide.api",
 }
 
-__all__ = ["LowtideError", "Prediction", "__version__", "largest_batch", "predict"]
+__all__ = [
+    "Infeasible",
+    "LowtideError",
+    "Plan",
+    "Prediction",
+    "__version__",
+    "fit_within",
+    "function",
+    "largest_batch",
+    "predict",
+    "release",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from lowtide.errors import BadUse
+from lowtide.plan import Plan, make_plan, plan_curve, plan_facts
 from lowtide.program import Program
 from lowtide.report.prediction import prediction_json, render_prediction
 from lowtide.simulate import Forecast, load_forecast, save_forecast
@@ -91,12 +93,16 @@ def largest_batch(model: Any, budget: str | int, data: Any = None) -> int:
 
 
 def _program_of(model: Any, batch_size: int, data: Any) -> Program:
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise BadUse(f"batch_size {batch_size!r}: expected a positive whole number")
+    _check_batch(batch_size)
     from lowtide.tf.trace import capture_model, example_batch, first_batch
 
     batch = example_batch(model, batch_size) if data is None else first_batch(data, batch_size)
     return capture_model(model, batch).program
+
+
+def _check_batch(batch_size: object) -> None:
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise BadUse(f"batch_size {batch_size!r}: expected a positive whole number")
 
 
 def predict_target(
@@ -115,6 +121,72 @@ def predict_target(
     limit = memory_of_this_machine() if budget is None else budget
     forecast = replace(make_forecast(program, batch, limit), compiler=captured.compiler)
     return Prediction(forecast, Path(target).name)
+
+
+def fit_within(model: Any, budget: str | int, batch_size: int = 32, data: Any = None, seconds: float = 20.0) -> Plan:
+    """Plan the training step of a compiled Keras model; `model.fit` then stays within `budget`, results unchanged.
+
+    The budget is of the device's memory, residents included. `release` undoes it, and so does another `compile`.
+    Raises `Infeasible`, changing nothing, when no plan is found.
+    """
+    from lowtide.tf.fit import install, planned_model
+    from lowtide.tf.trace import example_batch, first_batch
+
+    _check_batch(batch_size)
+    limit = parse_size(budget)
+    batch = example_batch(model, batch_size) if data is None else first_batch(data, batch_size)
+    step = planned_model(model, batch, lambda program, size: make_plan(program, limit, size, seconds), batch_size)
+    install(model, step)
+    return step.plan
+
+
+def release(model: Any) -> None:
+    """Undo `fit_within`: the model trains as TensorFlow would have it."""
+    from lowtide.tf.fit import release as undo
+
+    undo(model)
+
+
+def function(budget: str | int, seconds: float = 20.0) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """In place of `tf.function` for a custom training loop: the step is planned at its first call.
+
+        @lowtide.function(budget="4 GiB")
+        def train_step(x, y): ...
+    """
+    limit = parse_size(budget)
+
+    def decorate(python_function: Callable[..., Any]) -> Callable[..., Any]:
+        from lowtide.tf.fit import budgeted_function
+
+        return wraps(python_function)(budgeted_function(python_function, limit, seconds))
+
+    return decorate
+
+
+def fit_target(
+    target: str, arguments: Sequence[str], budget: str, seconds: float, on_plan: Callable[[dict[str, Any]], None]
+) -> int:
+    """Run a script with its training step planned for `budget`; returns the script's exit code."""
+    from lowtide.tf.child import capture_target
+    from lowtide.tf.child import fit_target as fit
+
+    if budget.strip().endswith("%"):
+        plain = make_forecast(capture_target(target, arguments).program)
+        limit = parse_size(budget, of=(plain.plain_low + plain.plain_high) // 2)
+    else:
+        limit = parse_size(budget)
+    return fit(target, arguments, limit, seconds, on_plan)
+
+
+def plan_target(target: str, arguments: Sequence[str], budget: str, seconds: float) -> dict[str, Any]:
+    """What `fit_target` would do, and bytes against time over all budgets; trains nothing."""
+    from lowtide.tf.child import capture_target
+
+    program = capture_target(target, arguments).program
+    plain = make_forecast(program)
+    limit = parse_size(budget, of=(plain.plain_low + plain.plain_high) // 2)
+    plan = make_plan(program, limit, seconds=seconds)
+    return {**plan_facts(plan), **plan_curve(program, seconds), "versions": dict(program.versions)}
 
 
 def memory_of_this_machine() -> int:

@@ -64,9 +64,9 @@ def test_the_json_has_the_documented_keys_and_no_others(answer: Forecast) -> Non
     assert set(made) == KEYS
     assert set(made["at"]) == {"op", "layer", "file", "line"}
     assert set(made["categories"]) == set(CATEGORIES)
-    assert all(set(layer) == {"layer", "bytes"} for layer in made["layers"])
-    assert all(set(t) == {"bytes", "category", "op", "kind", "layer", "file", "line"} for t in made["tensors"])
-    assert all(set(note) == {"what", "treatment", "bytes", "why"} for note in made["unknown"])
+    assert all(set(layer) == {"layer", "size_bytes"} for layer in made["layers"])
+    assert all(set(t) == {"size_bytes", "category", "op", "kind", "layer", "file", "line"} for t in made["tensors"])
+    assert all(set(note) == {"what", "treatment", "size_bytes", "why"} for note in made["unknown"])
 
 
 def byte_counts(data: Any, key: str = "") -> list[Any]:
@@ -74,7 +74,7 @@ def byte_counts(data: Any, key: str = "") -> list[Any]:
         return [count for name, child in data.items() for count in byte_counts(child, name)]
     if isinstance(data, list):
         return [count for child in data for count in byte_counts(child, key)]
-    return [data] if key == "bytes" or key.endswith("_bytes") else []
+    return [data] if key.endswith("_bytes") else []
 
 
 def test_bytes_are_whole_numbers(answer: Forecast) -> None:
@@ -90,7 +90,7 @@ def test_the_numbers_agree_with_each_other(answer: Forecast) -> None:
     assert made["requested_peak_bytes"] <= made["peak_bytes"]
     assert made["plain_low_bytes"] <= made["plain_high_bytes"]
     assert sum(made["categories"].values()) == made["peak_bytes"]
-    sizes = [tensor["bytes"] for tensor in made["tensors"]]
+    sizes = [tensor["size_bytes"] for tensor in made["tensors"]]
     assert sizes == sorted(sizes, reverse=True)
 
 

@@ -87,12 +87,22 @@ def test_a_larger_budget_never_fits_less(name: str) -> None:
 @pytest.mark.parametrize("budget", [1, KB, 1 << 20, 64 << 20])
 def test_the_largest_batch_fits_and_the_next_does_not(budget: int) -> None:
     program = PROGRAMS["trained"]
+    found = largest_batch(program, budget)
+    assert found == 0 or fits(program, found, budget)
+    assert not fits(program, found + 1, budget)
+
+
+@pytest.mark.parametrize("budget", [KB, 3 << 20, 64 << 20])
+def test_the_batch_that_is_advised_fits_in_lowtides_order_and_in_tensorflows(budget: int) -> None:
+    program = PROGRAMS["trained"]
     answer = forecast(program, 8, budget)
     found = answer.largest_batch
     assert found is not None
-    assert found == 0 or fits(program, found, budget)
-    assert not fits(program, found + 1, budget)
+    assert found <= largest_batch(program, budget)
     assert answer.budget == budget
+    if found:
+        assert fits(program, found, budget)
+        assert forecast(program, found).plain_high <= 1.1 * budget
 
 
 def test_a_step_that_outgrows_every_budget_has_a_largest_batch_within_reason() -> None:

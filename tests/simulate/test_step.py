@@ -140,3 +140,14 @@ def test_a_program_that_allocates_nothing_has_its_residents_as_peak() -> None:
 def test_a_batch_larger_than_any_machine_is_refused_by_its_number() -> None:
     with pytest.raises(BadUse, match="batch 1000000000000: the step would need more than"):
         simulate(chain(2), 10**12)
+
+
+def test_another_batch_takes_the_place_of_the_scripts_own_on_the_device() -> None:
+    draft = Draft()
+    program = draft.program(draft.op("a", "MatMul", draft.argument()), batch=4)
+    chunks = (Chunk(1 << 30, 4 * KB, 4 * KB, True), Chunk((1 << 30) + 4 * KB, 2 << 20, 2 << 20, False))
+    resumed = replace(program, chunks=chunks)
+    for batch in (1, 4, 16):
+        timeline = simulate(resumed, batch)
+        assert timeline.untouched == 0
+        assert timeline.peak == simulate(program, batch).peak

@@ -157,7 +157,8 @@ def test_register_functions() -> None:
 
 
 def compiled(loss: str = "mse", **options: Any) -> Any:
-    model = keras.Sequential([keras.Input([8]), keras.layers.Dense(4, name="first"), keras.layers.Dense(3, name="last")])
+    layers = [keras.layers.Dense(4, name="first"), keras.layers.Dense(3, name="last")]
+    model = keras.Sequential([keras.Input([8]), *layers])
     model.compile("adam", loss, **options)
     return model
 

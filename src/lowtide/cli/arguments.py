@@ -22,6 +22,28 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
 
 
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--budget", type=budget, metavar="SIZE", required=True, help="bytes such as 900MiB, or 80%% of the plain need"
+    )
+
+
+def budget(text: str) -> str:
+    """A size or a percentage, checked and left as it is: what it is of is not known yet."""
+    _checked(lambda text: parse_size(text, of=100))(text)
+    return text
+
+
+def positive_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above zero")
+    return seconds
+
+
 def positive_whole_number(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")

@@ -9,10 +9,10 @@ from types import ModuleType
 from typing import NoReturn
 
 from lowtide import __version__
-from lowtide.cli import batch, predict
+from lowtide.cli import batch, fit, plan, predict
 from lowtide.errors import LowtideError
 
-COMMANDS: tuple[ModuleType, ...] = (predict, batch)
+COMMANDS: tuple[ModuleType, ...] = (predict, batch, plan, fit)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -23,7 +23,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    top = _Parser(prog="lowtide", description="Know every byte of a TensorFlow training step before it runs.")
+    what = "Know every byte of a TensorFlow training step before it runs, and make it fit."
+    top = _Parser(prog="lowtide", description=what)
     top.add_argument("--version", action="version", version=f"lowtide {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for command in COMMANDS:

@@ -1,8 +1,8 @@
 """Program + budget -> Plan: the schedule, proven on the simulator before it is believed.
 
 The planner works on requested bytes, a limit bites on chunks. So the plan is made for a target below the budget,
-simulated with its copies on an allocator that has the budget and no more, and made again for a smaller target until it
-passes. Infeasible is an answer too.
+simulated with its copies on the allocator's model, and made again for a smaller target until its chunks fit.
+Infeasible is an answer too.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Any
 
 from lowtide.errors import Infeasible
 from lowtide.plan.bridge import problem_of, with_copies
 from lowtide.plan.planner import Planner
 from lowtide.plan.problem import Report, Schedule, silent
 from lowtide.program import Program
-from lowtide.simulate import OutOfMemory, Timeline, simulate, tidy_order
+from lowtide.simulate import Timeline, simulate, tidy_order
 from lowtide.units import format_size
 
 ATTEMPTS = 6
@@ -65,10 +66,49 @@ class Plan:
         return self.seconds / self.seconds_before - 1 if self.seconds_before else 0.0
 
 
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """A Plan in numbers, for a report. Bytes are integers, and their keys end in `_bytes`."""
+    return {
+        "budget_bytes": plan.budget,
+        "peak_bytes": plan.peak,
+        "without_bytes": plan.before.chunk_peak,
+        "resident_bytes": plan.timeline.chunk_resident,
+        "batch": plan.timeline.batch,
+        "slowdown": plan.slowdown,
+        "gap": plan.gap,
+        "moves": [
+            {"name": move.name, "count": move.count, "saved_bytes": move.saved, "seconds": move.seconds, "exact": True}
+            for move in plan.moves
+        ],
+    }
+
+
+def plan_curve(program: Program, seconds: float = 20.0, batch: int | None = None) -> dict[str, Any]:
+    """Bytes against time from the base to the smallest budget found, and the op that sets that."""
+    size = program.batch if batch is None else batch
+    order = tidy_order(program, size)
+    before = simulate(program, size, order)
+    planner = Planner(problem_of(program, size, order))
+    outside = before.chunk_peak - planner.base.peak  # residents, and what the allocator rounds up
+    points = sorted(planner.curve(seconds), key=lambda point: -point.budget)
+    smallest = planner.smallest(0.0)
+    return {
+        "curve": [
+            {
+                "budget_bytes": point.peak + outside,
+                "share": (point.peak + outside) / before.chunk_peak,
+                "slowdown": point.cost / planner.base.cost - 1,
+            }
+            for point in points[:: max(1, len(points) // 12)]
+        ],
+        "smallest": {"budget_bytes": smallest.peak + outside, "op": planner.problem.label(smallest.node)},
+    }
+
+
 def make_plan(
     program: Program, budget: int, batch: int | None = None, seconds: float = 20.0, report: Report = silent
 ) -> Plan:
-    """The cheapest plan found that an allocator of `budget` bytes gets through; `Infeasible` if there is none."""
+    """The cheapest plan found whose chunks stay within `budget`, residents included; `Infeasible` if there is none."""
     size = program.batch if batch is None else batch
     deadline = monotonic() + seconds
     order = tidy_order(program, size)
@@ -87,12 +127,10 @@ def make_plan(
         except Infeasible as error:
             raise _infeasible(planner, budget, outside, smallest, error) from None
         planned = with_copies(program, order, solution.schedule)
-        try:
-            timeline = simulate(planned, size, limit=room)
-        except OutOfMemory:
-            free = simulate(planned, size)
-            over = free.chunk_peak - room
-            smallest = free.chunk_peak if smallest is None else min(smallest, free.chunk_peak)
+        timeline = simulate(planned, size)
+        if timeline.chunk_peak > room:
+            over = timeline.chunk_peak - room
+            smallest = timeline.chunk_peak if smallest is None else min(smallest, timeline.chunk_peak)
             target -= max(over, int(target * FIRST_STEP_DOWN * 2**attempt))
             continue
         moves = _moves(program, order, solution.schedule, listed, before, timeline, planner.base.cost, problem.nodes)

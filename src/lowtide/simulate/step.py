@@ -82,6 +82,7 @@ def _worst(
     preparation = replay.prepare(preparation)
     peaks = [replay.step(trace) for trace in traces]
     at = max(range(len(peaks)), key=lambda i: peaks[i].chunk_peak)
+    peaks[at].chunk_peak = max(peaks[at].chunk_peak, replay.prepared_peak)
     return _Outcome(peaks[at], traces[at], replay.resident, replay.untouched, preparation)
 
 
@@ -121,11 +122,15 @@ class Replay:
             if chunk.in_use:
                 claimable.setdefault(chunk.requested, []).append(chunk.address)
         self._handles = []
-        for size in first.bytes[: first.first]:
+        for size, (path, position) in zip(first.bytes[: first.first], first.maker, strict=False):
             found = claimable.get(size)
+            if not found and path == ARGUMENT:  # another batch than the script's own, which makes room for it
+                own = claimable.get(program.values[program.inputs[position]].bytes(program.batch))
+                if own:
+                    self._allocator.free(own.pop())
             self._handles.append(found.pop() if found else self._allocator.allocate(size))
         self.untouched = sum(size * len(left) for size, left in claimable.items())
-        self.resident = self._allocator.in_use
+        self.resident = self.prepared_peak = self._allocator.in_use
 
     def prepare(self, preparation: Preparation) -> Preparation:
         """Do what `preparation` says, growing no further than the limit allows; returns what was done."""
@@ -138,8 +143,9 @@ class Replay:
         for gap in gaps:
             allocator.free(gap)
         grow = min(preparation.grow, (allocator.limit - allocator.reserved) // QUANTUM * QUANTUM)
+        allocator.reset_peak()
         allocator.free(allocator.allocate(grow))
-        self.resident = allocator.in_use
+        self.resident, self.prepared_peak = allocator.in_use, allocator.peak
         return preparation._replace(grow=grow)
 
     def step(self, trace: Trace) -> Peak:

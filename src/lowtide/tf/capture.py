@@ -33,6 +33,7 @@ class Step:
     """A captured step: the Program for the planner, and what it takes to run the same graph.
 
     `arguments` and `captured` name the placeholders of `graph_def`; `captured` goes with the tensors outside.
+    `results` has the structure of what the function returns.
     """
 
     program: Program
@@ -41,6 +42,11 @@ class Step:
     captured: tuple[tuple[str, Any], ...]
     outputs: tuple[str, ...]
     control_outputs: tuple[str, ...]
+    results: Any = None
+
+    def pack(self, flat: Sequence[Any]) -> Any:
+        """The flat outputs in the structure that the user's function returns them in."""
+        return tf.nest.pack_sequence_as(self.results, list(flat), expand_composites=True)
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,7 @@ def capture(
         tuple((inside.op.name, outside) for outside, inside in captured),
         tuple(t.name for t in graph.outputs),
         tuple(control_outputs),
+        concrete.structured_outputs,
     )
 
 

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lowtide.errors import LowtideError
 from lowtide.program import Program, load_program
@@ -42,14 +44,59 @@ class Captured:
 def capture_target(target: str, arguments: Sequence[str] = ()) -> Captured:
     """Run `target` up to its first training step in a process of its own and return that step."""
     with tempfile.TemporaryDirectory(prefix="lowtide-") as folder:
-        request = Path(folder) / "request.json"
-        request.write_text(json.dumps({"target": target, "arguments": list(arguments), "answer": folder}))
-        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={folder}/xla --xla_dump_hlo_as_text"
-        own = {"XLA_FLAGS": flags.strip(), "TF_BFC_MEMORY_DUMP": f"{folder}/allocator"}
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **CONTROLLED, **own}
-        command = [sys.executable, "-m", "lowtide.tf.worker", str(request)]
+        command, environment = _worker(folder, target, arguments)
         code = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
         return _read_answer(Path(folder), target, code)
+
+
+def fit_target(
+    target: str, arguments: Sequence[str], budget: int, seconds: float, on_plan: Callable[[dict[str, Any]], None]
+) -> int:
+    """Run the whole script with its step planned, on an allocator that has `budget` bytes and no more.
+
+    `on_plan` is told the plan before training starts. Returns the script's exit code.
+    """
+    with tempfile.TemporaryDirectory(prefix="lowtide-") as name:
+        folder = Path(name)
+        limit = budget >> 20
+        command, environment = _worker(name, target, arguments, budget=limit << 20, seconds=seconds)
+        child = subprocess.Popen(command, env={**environment, "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(limit)})
+        try:
+            while child.poll() is None and not (folder / "plan.json").exists():
+                time.sleep(0.02)
+            if (folder / "plan.json").exists():
+                on_plan(json.loads((folder / "plan.json").read_text()))
+                (folder / "go").touch()
+            code = child.wait()
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            code = child.wait()
+        if (folder / "answer.json").exists():
+            answer = json.loads((folder / "answer.json").read_text())
+            raise _error(answer["exit_code"], answer["error"])
+        if code < 0:
+            raise ScriptFailed(f"{target} was ended by {_cause(code)}")
+        return code
+
+
+def _worker(
+    folder: str, target: str, arguments: Sequence[str], budget: int | None = None, seconds: float = 0.0
+) -> tuple[list[str], dict[str, str]]:
+    request = {
+        "target": target, "arguments": list(arguments), "answer": folder, "budget": budget, "seconds": seconds,
+    }  # fmt: skip
+    file = Path(folder) / "request.json"
+    file.write_text(json.dumps(request))
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={folder}/xla --xla_dump_hlo_as_text"
+    own = {"XLA_FLAGS": flags.strip(), "TF_BFC_MEMORY_DUMP": f"{folder}/allocator"}
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **CONTROLLED, **own}
+    return [sys.executable, "-m", "lowtide.tf.worker", str(file)], environment
+
+
+def _error(code: int, message: str) -> LowtideError:
+    error = ScriptFailed(message) if code == 1 else LowtideError(message)
+    error.exit_code = code
+    return error
 
 
 def _read_answer(folder: Path, target: str, code: int) -> Captured:
@@ -57,10 +104,8 @@ def _read_answer(folder: Path, target: str, code: int) -> Captured:
         answer = json.loads((folder / "answer.json").read_text())
     except FileNotFoundError:
         raise ScriptFailed(f"{target} was ended by {_cause(code)} before its first training step") from None
-    if answer["exit_code"] == 1:
-        raise ScriptFailed(answer["error"])
     if answer["exit_code"]:
-        raise LowtideError(answer["error"])
+        raise _error(answer["exit_code"], answer["error"])
     return Captured(load_program(folder / "program.lowtide"), answer["compiler"])
 
 

@@ -128,6 +128,11 @@ def build_for_training(model: Any, data: Any) -> None:
         model._symbolic_build(data_batch=data)
 
 
+def replicas(model: Any) -> int:
+    """How many devices a Keras model trains on at once."""
+    return int(model.distribute_strategy.num_replicas_in_sync)
+
+
 def layers_of(model: Any) -> list[Any]:
     """A Keras model and every layer inside it."""
     return list(model._flatten_layers())
@@ -224,6 +229,8 @@ def memory_events(xspace: bytes) -> list[tuple[int, str, dict[str, Any]]]:
 ALLOCATOR_MAP_PREFIX = "TF_BFC_MEMORY_DUMP"
 """Environment variable that says where `allocator_map` may write; it must be set before TensorFlow starts."""
 
+_ALLOCATE = "_ZN3tsl12BFCAllocator11AllocateRawEmmRKNS_20AllocationAttributesE"
+_DEALLOCATE = "_ZN3tsl12BFCAllocator13DeallocateRawEPv"
 _SINGLETON = "_ZN10tensorflow12ProcessState9singletonEv"
 _GET_CPU_ALLOCATOR = "_ZN10tensorflow12ProcessState15GetCPUAllocatorEi"
 _WRITE_MEMORY_MAP = "_ZN3tsl12BFCAllocator19MaybeWriteMemoryMapEv"
@@ -238,15 +245,12 @@ def allocator_map() -> list[tuple[int, int, int, bool]] | None:
     prefix = os.environ.get(ALLOCATOR_MAP_PREFIX)
     if not prefix or os.environ.get("TF_CPU_ALLOCATOR_USE_BFC") != "1" or "GPU" in default_device():
         return None
-    pointer = ctypes.c_void_p
     try:
-        library = ctypes.CDLL(next(str(p) for p in Path(tf.__file__).parent.glob("libtensorflow_framework.so.*")))
-        singleton = ctypes.CFUNCTYPE(pointer)((_SINGLETON, library))
-        get_allocator = ctypes.CFUNCTYPE(pointer, pointer, ctypes.c_int)((_GET_CPU_ALLOCATOR, library))
-        write = ctypes.CFUNCTYPE(None, pointer)((_WRITE_MEMORY_MAP, library))
+        library, allocator = _cpu_allocator()
+        write = ctypes.CFUNCTYPE(None, ctypes.c_void_p)((_WRITE_MEMORY_MAP, library))
     except (AttributeError, OSError, StopIteration):
         return None
-    write(get_allocator(singleton(), 0))
+    write(allocator)
     folder = Path(prefix).parent
     files = sorted(folder.glob(Path(prefix).name + "*"), key=lambda path: path.stat().st_mtime_ns)
     if not files:
@@ -256,6 +260,41 @@ def allocator_map() -> list[tuple[int, int, int, bool]] | None:
     for file in files:
         file.unlink()
     return sorted((c.address, c.size, c.requested_size, c.in_use) for c in dump.chunk)
+
+
+def grow_allocator(size: int) -> bool:
+    """Give the CPU's BFC allocator one region of at least `size` bytes, without starting TensorFlow's devices.
+
+    A limited allocator that grows by and by ends up in pieces; one that grows at once has its whole limit in one.
+    """
+    pointer, count = ctypes.c_void_p, ctypes.c_size_t
+    try:
+        library, allocator = _cpu_allocator()
+        allocate = ctypes.CFUNCTYPE(pointer, pointer, count, count, pointer)((_ALLOCATE, library))
+        free = ctypes.CFUNCTYPE(None, pointer, pointer)((_DEALLOCATE, library))
+    except (AttributeError, OSError, StopIteration):
+        return False
+    attributes = _AllocationAttributes(retry_on_failure=False)
+    address = allocate(allocator, 64, size, ctypes.addressof(attributes))
+    if address is not None:
+        free(allocator, address)
+    return address is not None
+
+
+class _AllocationAttributes(ctypes.Structure):
+    _fields_ = (
+        ("retry_on_failure", ctypes.c_bool),
+        ("allocation_will_be_logged", ctypes.c_bool),
+        ("freed_by_func", ctypes.c_void_p),
+    )
+
+
+def _cpu_allocator() -> tuple[ctypes.CDLL, Any]:
+    pointer = ctypes.c_void_p
+    library = ctypes.CDLL(next(str(p) for p in Path(tf.__file__).parent.glob("libtensorflow_framework.so.*")))
+    singleton = ctypes.CFUNCTYPE(pointer)((_SINGLETON, library))
+    get_allocator = ctypes.CFUNCTYPE(pointer, pointer, ctypes.c_int)((_GET_CPU_ALLOCATOR, library))
+    return library, get_allocator(singleton(), 0)
 
 
 def _fields(stats: Sequence[Any], names: dict[int, str]) -> dict[str, Any]:

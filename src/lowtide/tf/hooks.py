@@ -78,13 +78,96 @@ def stop_at_first_step(on_step: OnStep, sources: LayerSources) -> Iterator[None]
         yield
 
 
+class Replace(Protocol):
+    """What takes the place of the training step."""
+
+    def model(self, model: Any, data: Any) -> Callable[[Any], Any]: ...
+
+    def function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Callable[[Any], Any]: ...
+
+
+@contextlib.contextmanager
+def replace_first_step(replacement: Replace, sources: LayerSources) -> Iterator[None]:
+    """Inside the block the first training step that is met, and it alone, runs as `replacement` says."""
+    busy = _Busy()
+    train_function = functools.partial(_replaced_train_function, replacement, busy)
+    with contextlib.ExitStack() as stack:
+        for owner, name, make in (
+            (compat.TRAINER_CLASS, "make_train_function", train_function),
+            (compat.TRAINER_CLASS, "evaluate", busy.ignoring),
+            (compat.TRAINER_CLASS, "predict", busy.ignoring),
+            (compat.TRAINER_CLASS, "test_on_batch", busy.ignoring),
+            (compat.TRAINER_CLASS, "predict_on_batch", busy.ignoring),
+            (compat.FUNCTION_CLASS, "__call__", functools.partial(_replaced_call, replacement, busy)),
+            (keras.Layer, "__init__", functools.partial(_layer_init, sources)),
+        ):
+            stack.enter_context(compat.replaced(owner, name, make))
+        yield
+
+
+def _replaced_train_function(replacement: Replace, busy: _Busy, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make(model: Any, force: bool = False) -> None:
+        if model.train_function is not None and not force:
+            return
+
+        def first_step(iterator: Any) -> Any:
+            data = next(iterator)
+            with busy:
+                step = busy.ignoring(replacement.model(model, data))
+            model.train_function = iterated(model, step)
+            return step(data)
+
+        model.train_function = first_step
+
+    return make
+
+
+def iterated(model: Any, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What Keras calls for each step of `fit`, made of a function of one batch."""
+
+    def train_function(iterator: Any) -> Any:
+        outputs = None
+        for _ in range(model.steps_per_execution):
+            try:
+                data = next(iterator)
+            except StopIteration:
+                if outputs is None:
+                    raise
+                break
+            outputs = step(data)
+        return outputs
+
+    return train_function
+
+
+def _replaced_call(replacement: Replace, busy: _Busy, original: Callable[..., Any]) -> Callable[..., Any]:
+    planned: dict[int, Callable[[Any], Any]] = {}
+    others: set[int] = set()
+
+    @functools.wraps(original)
+    def call(function: Any, *arguments: Any, **options: Any) -> Any:
+        if busy.depth or id(function) in others or not tf.executing_eagerly():
+            return original(function, *arguments, **options)
+        if id(function) not in planned:
+            with busy:
+                if not trains(function.get_concrete_function(*arguments, **options).graph):
+                    others.add(id(function))
+                    return original(function, *arguments, **options)
+                planned[id(function)] = replacement.function(function, arguments, options)
+        with busy:
+            return planned[id(function)]((arguments, options))
+
+    return call
+
+
 class _Busy(threading.local):
     """Whether this thread is inside something whose functions are not the training step."""
 
     depth = 0
 
     def ignoring(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
+        @functools.wraps(original, updated=())
         def call(*arguments: Any, **options: Any) -> Any:
             with self:
                 return original(*arguments, **options)

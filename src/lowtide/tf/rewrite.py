@@ -6,30 +6,92 @@ The order is held by control edges. Grappler is off for the call, since the grap
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from lowtide.ops import Act, rule_of
+from lowtide.plan import Plan, copy_name
 from lowtide.simulate import Preparation
 from lowtide.tf import compat
 from lowtide.tf.capture import Step
 from lowtide.tf.compat import GraphDef
-from lowtide.tf.graphs import in_order
+from lowtide.tf.graphs import CONTROL, in_order, parse_tensor
 
 
 def ordered_graph(graph_def: GraphDef, order: Sequence[int] | None = None) -> GraphDef:
     """A copy of `graph_def` that can only run in `order` (indices of its nodes), bodies of loops included."""
-    nodes = list(graph_def.node)
+    nodes = range(len(graph_def.node)) if order is None else order
+    return _chained(graph_def, [(node, 0) for node in nodes])
+
+
+def planned_graph(graph_def: GraphDef, plan: Plan) -> GraphDef:
+    """A copy of `graph_def` that runs a plan: recomputed nodes are nodes of their own, read by what follows them."""
+    runs: dict[int, int] = {}
+    executions = []
+    for position in plan.schedule:
+        node = plan.order[position]
+        executions.append((node, runs.get(node, 0)))
+        runs[node] = runs.get(node, 0) + 1
+    return _chained(graph_def, executions)
+
+
+def _chained(graph_def: GraphDef, executions: Sequence[tuple[int, int]]) -> GraphDef:
+    """The nodes executed, (index, how often before), in this order and no other."""
     result = GraphDef()
     result.versions.CopyFrom(graph_def.versions)
     result.library.CopyFrom(graph_def.library)
-    result.node.extend(nodes if order is None else [nodes[i] for i in order])
+    latest: dict[str, str] = {}
+    for index, again in executions:
+        node = result.node.add()
+        node.CopyFrom(graph_def.node[index])
+        node.attr.pop("_class", None)
+        _rewire(node, latest, keep_control=not again)
+        if again:
+            node.name = latest[graph_def.node[index].name] = copy_name(node.name, again)
     _chain(result.node)
     for function in result.library.function:
         _chain(in_function_order(function))
     return result
+
+
+def _rewire(node: Any, latest: Mapping[str, str], keep_control: bool) -> None:
+    """Read from the latest copy of each source. A copy needs no control edges: its original had them."""
+    inputs = []
+    for text in node.input:
+        source = parse_tensor(text)
+        if source.output == CONTROL:
+            if keep_control:
+                inputs.append(text)
+        elif source.node in latest:
+            inputs.append(f"{latest[source.node]}:{source.output}")
+        else:
+            inputs.append(text)
+    del node.input[:]
+    node.input.extend(inputs)
+
+
+def in_function_order(function: Any) -> list[Any]:
+    """The nodes of a FunctionDef in the order that `lowtide.tf.build` lists them, to be edited in place."""
+    flat, _ = compat.function_as_graph(function)
+    arguments = {argument.name for argument in function.signature.input_arg}
+    ranked = in_order(flat.node, {node.name: i for i, node in enumerate(flat.node)})
+    own = {node.name: node for node in function.node_def}
+    return [own[node.name] for node in ranked if node.name not in arguments]
+
+
+def _chain(nodes: Sequence[Any]) -> None:
+    """Control edges from each node to the next, but for those that a data edge makes needless."""
+    previous = None
+    for node in nodes:
+        node.attr.pop("_class", None)
+        rule = rule_of(node.op)
+        if rule is not None and rule.act is Act.SOURCE:
+            continue
+        if previous is not None and all(text.split(":")[0] != previous for text in node.input):
+            node.input.append(f"^{previous}")
+        previous = node.name
 
 
 _serial = itertools.count(1)
@@ -53,27 +115,6 @@ def _with_own_functions(original: GraphDef) -> GraphDef:
         gradient.function_name += suffix if gradient.function_name in known else ""
         gradient.gradient_func += suffix if gradient.gradient_func in known else ""
     return graph_def
-
-
-def in_function_order(function: Any) -> list[Any]:
-    """The nodes of a FunctionDef in the order that `lowtide.tf.build` lists them, to be edited in place."""
-    flat, _ = compat.function_as_graph(function)
-    arguments = {argument.name for argument in function.signature.input_arg}
-    ranked = in_order(flat.node, {node.name: i for i, node in enumerate(flat.node)})
-    own = {node.name: node for node in function.node_def}
-    return [own[node.name] for node in ranked if node.name not in arguments]
-
-
-def _chain(nodes: Sequence[Any]) -> None:
-    previous = None
-    for node in nodes:
-        node.attr.pop("_class", None)
-        rule = rule_of(node.op)
-        if rule is not None and rule.act is Act.SOURCE:
-            continue
-        if previous is not None:
-            node.input.append(f"^{previous}")
-        previous = node.name
 
 
 def as_function(

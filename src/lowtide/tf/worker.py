@@ -1,8 +1,9 @@
 """The child process of a command: runs the user's script up to its first training step and writes the Program.
 
 Started as `python -m lowtide.tf.worker REQUEST`, REQUEST a JSON file with `target`, `arguments` and `answer`, the
-folder to write to. The process ends right where training would begin, whatever the script had in mind to do after it:
-no `finally`, no `atexit`, no checkpoint. Script output goes to standard error, since standard output is the report's.
+folder to write to. To predict, the process ends right where training would begin, whatever the script had in mind to
+do after it: no `finally`, no `atexit`, no checkpoint; script output goes to standard error, since standard output is
+the report's. With a `budget` in the request the step is planned and replaced there, and the script goes on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import runpy
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +31,8 @@ CAPTURED, SCRIPT_FAILED = 0, 1
 def main(request_file: str) -> NoReturn:
     request = json.loads(Path(request_file).read_text())
     folder = Path(request["answer"])
+    if request["budget"] is not None:
+        _fit(request, folder)
     os.dup2(2, 1)  # whatever the script prints, C++ included, goes to standard error
     try:
         _run_target(request["target"], request["arguments"], folder)
@@ -46,6 +50,66 @@ def main(request_file: str) -> NoReturn:
     except BaseException:  # noqa: BLE001  # the script's own failure, shown as Python would show it
         _print_script_traceback()
         _leave(folder, SCRIPT_FAILED, error=f"{request['target']} failed before its first training step")
+
+
+def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
+    """Run the whole script with its training step planned; its exit code is the process's."""
+    from lowtide.tf import compat
+    from lowtide.tf.hooks import LayerSources, replace_first_step
+
+    path = request["target"]
+    if not Path(path).is_file():
+        _leave(folder, BadFile.exit_code, error=f"{path}: no such file; expected a script")
+    compat.grow_allocator(request["budget"])
+    sources = LayerSources()
+    planning = _Planning(folder, request["budget"], request["seconds"], sources.lines)
+    sys.argv = [path, *request["arguments"]]
+    sys.path[0] = str(Path(path).resolve().parent)
+    try:
+        with replace_first_step(planning, sources):
+            runpy.run_path(path, run_name="__main__")
+    except LowtideError as error:
+        _leave(folder, error.exit_code, error=str(error))
+    except SystemExit:
+        raise
+    except BaseException:  # noqa: BLE001  # the script's own failure, shown as Python would show it
+        _print_script_traceback()
+        sys.exit(SCRIPT_FAILED)
+    if not planning.planned:
+        _leave(folder, NothingTrains.exit_code, error=f"{path} ended without a training step")
+    sys.exit(0)
+
+
+class _Planning:
+    """What to do at the first training step of a script that is to fit: plan it, say so, and let it go on."""
+
+    def __init__(self, folder: Path, budget: int, seconds: float, lines: Mapping[str, Any]) -> None:
+        self._folder, self._budget, self._seconds, self._lines = folder, budget, seconds, lines
+        self.planned = False
+
+    def model(self, model: Any, data: Any) -> Any:
+        from lowtide.tf.fit import planned_model
+        from lowtide.tf.trace import Seen, batch_of
+
+        return planned_model(model, data, self._make, batch_of(data) or 1, Seen(self._lines))
+
+    def function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        from lowtide.tf.fit import planned_function
+        from lowtide.tf.trace import Seen
+
+        return planned_function(function, arguments, options, self._make, Seen(self._lines))
+
+    def _make(self, program: Program, batch: int) -> Any:
+        from lowtide.plan import make_plan, plan_facts
+
+        plan = make_plan(program, self._budget, batch, self._seconds)
+        if not self.planned:
+            self.planned = True
+            (self._folder / "plan.json.partial").write_text(json.dumps(plan_facts(plan)))
+            (self._folder / "plan.json.partial").rename(self._folder / "plan.json")
+            while not (self._folder / "go").exists():  # the command shows the plan before training starts
+                time.sleep(0.01)
+        return plan
 
 
 def _run_target(target: str, arguments: Sequence[str], folder: Path) -> None:

@@ -1,0 +1,54 @@
+"""The two promises of the fixed order, on TensorFlow's own allocator: its bytes are known before it runs, and it
+computes what the unordered step computes, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.tf.children import run_script
+
+pytestmark = pytest.mark.tensorflow
+
+EXACT = ["mlp", "cnn", "lstm", "transformer", "embedding", "gan", "custom_loop", "mixed_float16"]
+BOUNDED = ["embedding_adagrad"]
+CHANCE = 256 << 10
+"""Bytes. Which of two fitting chunks a process starts with is an accident that no model of this size outweighs."""
+
+_answers: dict[str, Any] = {}
+
+
+@pytest.fixture
+def answer(request: pytest.FixtureRequest) -> Any:
+    """What one child found out about a model, asked once."""
+    name = request.param
+    if name not in _answers:
+        _answers[name] = run_script("import sys\nfrom tests.tf.small_models import main\nmain(sys.argv[1])\n", name)
+    return _answers[name]
+
+
+@pytest.mark.parametrize("answer", EXACT, indirect=True)
+def test_requested_bytes_are_predicted_to_half_a_percent(answer: Any) -> None:
+    assert answer["predicted_step"] == pytest.approx(answer["measured_step"], rel=0.005)
+
+
+@pytest.mark.parametrize("answer", EXACT, indirect=True)
+def test_chunk_bytes_are_predicted_to_two_percent(answer: Any) -> None:
+    assert answer["predicted_peak"] == pytest.approx(answer["measured_peak"], rel=0.02, abs=CHANCE)
+
+
+@pytest.mark.parametrize("answer", BOUNDED, indirect=True)
+def test_what_is_bounded_says_so_and_is_not_under_estimated(answer: Any) -> None:
+    assert "bounded" in answer["treatments"]
+    assert answer["predicted_step"] >= answer["measured_step"]
+    assert answer["predicted_peak"] >= answer["measured_peak"] - CHANCE
+
+
+@pytest.mark.parametrize("answer", EXACT + BOUNDED, indirect=True)
+def test_three_steps_end_in_the_same_bits(answer: Any) -> None:
+    """Weights, optimizer slots, BatchNorm statistics, seeds and metrics; and the losses on the way."""
+    assert answer["changed"] > answer["variables"] // 2, "the step must do something"
+    assert answer["different"] == 0
+    assert answer["same_outputs"]
+    assert answer["finite"]
