@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 
 demo: $(READY)
 	$(BIN)/lowtide predict examples/unet.py
+	$(BIN)/python -m benchmarks.demo
 
 test: lint unit
 

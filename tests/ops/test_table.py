@@ -116,6 +116,13 @@ def test_a_slice_of_whole_aligned_rows_is_a_view(given: Sizes, begin: Sizes, mad
     assert act("Slice", given, made, {"input_1": begin}) is expected
 
 
+def test_a_slice_of_aligned_rows_is_a_view_wherever_it_begins() -> None:
+    """Such as the gradient of a concatenation: where it begins depends on the batch."""
+    assert act("Slice", (8, 16), (3, 16)) is Act.VIEW
+    assert act("Slice", (8, 15), (3, 15)) is Act.FRESH
+    assert act("Slice", (64,), (16,)) is Act.FRESH
+
+
 def strided(begin: Sizes, begin_mask: int = 0, end_mask: int = 0, strides: Sizes | None = None, **more: int) -> dict:
     steps = strides or (1,) * len(begin)
     return {"input_1": begin, "input_3": steps, "begin_mask": begin_mask, "end_mask": end_mask, **more}
@@ -157,6 +164,19 @@ def test_a_split_into_aligned_rows_gives_views(kind: str) -> None:
     assert split(kind, 8, 16, axis=1) is Act.FRESH
     assert split(kind, 8, 16, axis=None) is Act.FRESH
     assert split(kind, 8, 15, axis=1, parts=1) is Act.VIEW
+
+
+@pytest.mark.parametrize(
+    ("given", "axis", "expected"),
+    [((8, 16), 0, Act.VIEW), ((8, 15), 0, Act.FRESH), ((8, 16), 1, Act.FRESH), ((8,), 0, Act.FRESH)],
+)
+def test_unpacking_aligned_rows_gives_views(given: Sizes, axis: int, expected: Act) -> None:
+    made = given[:axis] + given[axis + 1 :]
+    assert act("Unpack", given, made, {"axis": axis}) is expected
+
+
+def test_reversing_moves_everything_though_the_shape_stays() -> None:
+    assert act("ReverseV2", (8, 16), (8, 16)) is Act.FRESH
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("ZerosLike", Act.LIST_ZEROS), ("AddN", Act.LIST_ADD)])

@@ -135,6 +135,15 @@ def test_code_that_insists_on_its_batch_has_no_law_and_the_right_sizes() -> None
     assert simulate(program, 6).peak > 0
 
 
+def test_a_step_that_only_some_batches_go_through_has_no_law_and_the_right_sizes() -> None:
+    """Two views of each sample, as in contrastive learning: no odd batch can be split."""
+    program = trained(lambda x: tf.concat([a * b for a, b in [tf.split(x, 2)]], 0), tf.ones([6, 8]))
+    assert not program.scales
+    assert shapes(program, "Split") == {"3,8"}
+    assert not program.notes
+    assert simulate(program, 6).peak > 0
+
+
 @pytest.mark.parametrize("batch", [1, 3, 32])
 def test_the_example_batch_does_not_change_the_program(batch: int) -> None:
     weight = tf.Variable(tf.ones([8, 8]))

@@ -350,3 +350,38 @@ def test_allocator_map(allocator_facts: Any) -> None:
 def test_allocator_map_is_none_where_there_is_no_such_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TF_BFC_MEMORY_DUMP", raising=False)
     assert compat.allocator_map() is None
+
+
+def test_replicas() -> None:
+    assert compat.replicas(compiled()) == 1
+
+
+GROWN = """
+import json
+from lowtide.tf import compat
+
+grown = compat.grow_allocator(50 << 20)
+import tensorflow as tf
+
+tf.zeros([1])
+chunks = compat.allocator_map()
+regions, end = [0], None
+for address, size, _, _ in chunks:
+    regions = regions + [0] if end not in (None, address) else regions
+    regions[-1] += size
+    end = address + size
+print(json.dumps({"grown": grown, "regions": regions}))
+"""
+
+
+def test_grow_allocator() -> None:
+    answer = run_script(GROWN)
+    assert answer["grown"]
+    assert max(answer["regions"]) >= 50 << 20
+
+
+def test_every_fact_has_a_test_that_bears_its_name() -> None:
+    facts = [name for name, value in vars(compat).items() if getattr(value, "__module__", "") == compat.__name__]
+    tests = " ".join(name for name in globals() if name.startswith("test_"))
+    missing = [name for name in facts if not name.startswith("_") and f"test_{name}" not in tests]
+    assert missing == []

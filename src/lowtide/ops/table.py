@@ -118,13 +118,15 @@ def _aligned_rows(op: Op, given: Sequence[Value], made: Sequence[Value], batch: 
         return False
     if source.elements(batch) == made[0].elements(batch):
         return True
-    begin = op.attrs.get("input_1")
-    if not isinstance(begin, tuple) or not _slices_rows_only(op, source, made[0]):
+    if not _slices_rows_only(op, source, made[0]):
         return False
     rows = source.shape[0].at(batch)
     row = source.bytes(batch) // max(rows, 1)
     if len(source.shape) > 1:
         return row % ALIGNMENT == 0
+    begin = op.attrs.get("input_1")
+    if not isinstance(begin, tuple):
+        return False
     first = 0 if _bit(op, "begin_mask", 0) else begin[0] % max(rows, 1)
     return first * row % ALIGNMENT == 0 and (first + made[0].elements(batch)) * row % ALIGNMENT == 0
 
@@ -158,6 +160,14 @@ def _parts_are_rows(op: Op, given: Sequence[Value], made: Sequence[Value], batch
     return row % ALIGNMENT == 0
 
 
+def _unpacked_rows(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> bool:
+    """Unpack along the first dimension into aligned rows: each row is a view."""
+    source = given[0]
+    if op.attrs.get("axis") != 0 or not source.shape:
+        return False
+    return source.bytes(batch) // max(source.shape[0].at(batch), 1) % ALIGNMENT == 0
+
+
 ALIGNMENT = 64
 """Bytes. TensorFlow shares part of a buffer only when the part starts at a multiple of this."""
 
@@ -166,7 +176,7 @@ _ELEMENTWISE = """
 Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Digamma Erf Erfc Erfinv Exp Expm1 Floor Inv Invert Lgamma Log
 Log1p LogicalNot Ndtri Neg Reciprocal Rint Round Rsqrt Sigmoid Sign Sin Sinh Sqrt Square Tan Tanh
 Relu Relu6 LeakyRelu Elu Selu Softplus Softsign ZerosLike OnesLike ClipByValue
-Softmax LogSoftmax BiasAdd BiasAddV1 _UnaryOpsComposition _MklSwish
+Softmax LogSoftmax BiasAdd BiasAddV1 MatrixBandPart _UnaryOpsComposition _MklSwish
 """
 _TWO_OPERANDS = """
 Add AddV2 Atan2 BitwiseAnd BitwiseOr BitwiseXor Div DivNoNan Equal NotEqual FloorDiv FloorMod Greater GreaterEqual
@@ -189,7 +199,7 @@ DepthwiseConv2dNativeBackpropInput Diag DiagPart Dilation2D DynamicPartition Dyn
 Einsum EuclideanNorm ExtractImagePatches Eye FFT FFT2D FFT3D Fill FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3
 FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 Gather GatherNd GatherV2 Histogram HistogramFixedWidth
 IFFT IFFT2D Imag InTopK InTopKV2 InvertPermutation IRFFT IsFinite IsInf IsNan L2Loss LinSpace LRN LRNGrad MatMul
-MatrixBandPart MatrixDeterminant MatrixDiag MatrixDiagV2 MatrixDiagV3 MatrixDiagPart MatrixDiagPartV2
+MatrixDeterminant MatrixDiag MatrixDiagV2 MatrixDiagV3 MatrixDiagPart MatrixDiagPartV2
 MatrixDiagPartV3 MatrixInverse MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 MatrixSolve MatrixTriangularSolve Max
 MaxPool MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax MaxPool3D MaxPool3DGrad Mean Min
 MirrorPad MirrorPadGrad Multinomial OneHot Pack Pad PadV2 Polygamma Prod Qr Range Rank Real ResizeBicubic
@@ -258,10 +268,11 @@ TABLE: Mapping[str, Rule] = {
     **_rows(Act.FRESH, "Cast", view_when=_same_type),
     **_rows(Act.FRESH, "Transpose ConjugateTranspose", view_when=_no_real_transpose),
     **_rows(Act.FRESH, "Slice StridedSlice", view_when=_aligned_rows),
-    **_rows(Act.FRESH, "Pad PadV2 MirrorPad Tile BroadcastTo ReverseV2", view_when=_same_shape),
+    **_rows(Act.FRESH, "Pad PadV2 MirrorPad Tile BroadcastTo", view_when=_same_shape),
     **_rows(Act.FRESH, "Sum Mean Max Min Prod All Any", view_when=_same_count),
     **_rows(Act.FRESH, "Split", view_when=_parts_are_rows, viewed=1),
     **_rows(Act.FRESH, "SplitV", view_when=_parts_are_rows),
+    **_rows(Act.FRESH, "Unpack", view_when=_unpacked_rows),
     "SparseSoftmaxCrossEntropyWithLogits": Rule(
         Act.REUSE, (0,), output=1, scratch=SCRATCH.get("SparseSoftmaxCrossEntropyWithLogits")
     ),
@@ -275,6 +286,7 @@ WANTED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("MatMul", "_FusedMatMul"), ("transpose_a", "transpose_b")),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), ("adj_x", "adj_y")),
     **dict.fromkeys(("While", "StatelessWhile"), ("parallel_iterations",)),
+    "Unpack": ("axis",),
     "StridedSlice": ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
 }
 """Node attributes that rows of the tables read."""

@@ -24,7 +24,8 @@ from lowtide.units import format_size
 ATTEMPTS = 6
 SHARE_OF_FIRST = 0.5  # of the time, for the first attempt
 FIRST_STEP_DOWN = 0.005  # of the target, when a plan fits in bytes and not in the allocator's pieces; then doubled
-SPARE = 0.002  # of the budget, for what the simulator does not know
+SPARE = 0.004  # of the budget, for what the simulator does not know
+BATCHES_AHEAD = 2  # batches that an input pipeline may have ready on the device besides the one that trains
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def make_plan(
     listed = simulate(program, size)
     problem = problem_of(program, size, order)
     planner = Planner(problem)
-    room = budget - int(budget * SPARE)
+    room = budget - int(budget * SPARE) - BATCHES_AHEAD * sum(program.values[v].bytes(size) for v in program.inputs)
     outside = before.chunk_resident - problem.resident_bytes  # in use and not in the game
     target = min(planner.base.peak, room - outside)
     smallest: int | None = None

@@ -105,7 +105,10 @@ def _capture_call(
 ) -> Step:
     batch = batch_of((arguments, options))
     traces = _open_traces(function, arguments, options, batch) or _closed_traces(function, arguments, options, batch)
-    return capture(traces, batch or 1, layers, variables())
+    try:
+        return capture(traces, batch or 1, layers, variables())
+    except ValueError:  # some batch does not go through the step, such as an odd one through a split in two: no law
+        return capture([_closed_trace(function, arguments, options, batch, batch)], batch or 1, layers, variables())
 
 
 def _open_traces(function: Any, arguments: Any, options: Any, batch: int | None) -> list[Trace]:
