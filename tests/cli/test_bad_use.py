@@ -39,7 +39,7 @@ def test_a_batch_that_is_not_a_positive_whole_number(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("command", NAMES)
-@pytest.mark.parametrize("budget", ["0", "-4GiB", "lots", "", "80%", "4 GiBs", "9" * 400])
+@pytest.mark.parametrize("budget", ["0", "-4GiB", "lots", "", "4 GiBs", "9" * 400])
 def test_a_budget_that_is_not_a_size(capsys: pytest.CaptureFixture[str], command: str, budget: str) -> None:
     assert "--budget" in refused(capsys, command, "--budget", budget, "train.py")
 

@@ -387,7 +387,7 @@ def test_predict_from_python_and_nothing_was_trained() -> None:
     assert all(np.array_equal(a, v.numpy()) for a, v in zip(before, model.variables, strict=True))
     assert int(model.optimizer.iterations) == 0
     largest = lowtide.largest_batch(model, "64 MiB")
-    assert lowtide.predict(model, batch_size=largest).peak <= 64 << 20
+    assert lowtide.predict(model, batch_size=largest).timeline.peak <= 64 << 20
 
 
 @pytest.mark.parametrize("batch", [0, -3, 1.5, "64", True, None])

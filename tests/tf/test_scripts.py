@@ -335,6 +335,29 @@ def test_a_v1_graph_and_its_session(tmp_path: Path) -> None:
     assert answer["per_sample_bytes"] > 0
 
 
+V1_SPLIT = """
+    import numpy as np
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    v1.disable_eager_execution()
+    x, w = v1.placeholder(tf.float32, [None, 64]), v1.get_variable("w", [64, 512])
+    one, other = tf.split(tf.matmul(x, w), 2)
+    train = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(one * other))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train, {x: np.zeros([24, 64])})
+"""
+
+
+def test_a_step_that_only_some_batches_go_through_is_predicted_for_its_own(tmp_path: Path) -> None:
+    answer = predicted(tmp_path, V1_SPLIT)
+    check(answer, 24, 64 * 512 * 4)
+    assert answer["per_sample_bytes"] is None
+    refused = lowtide("predict", "--batch", "48", str(tmp_path / "train.py"))
+    assert "cannot be traced for another" in one_line(refused, 2)
+
+
 def test_a_step_compiled_by_xla_has_xlas_own_plan(tmp_path: Path) -> None:
     answer = predicted(tmp_path, DENSE, "\nmake_model(jit_compile=True).fit(x, y, batch_size=40)\n")
     check(answer, 40, WEIGHTS)

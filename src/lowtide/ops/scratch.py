@@ -30,21 +30,27 @@ def _one_a_row(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int
 def _matrix_products(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:
     """Bookkeeping, and for a transposed operand a copy of one matrix for each of two threads."""
     copies = 0
-    for value, transposed in zip(given[:2], (op.attrs.get("adj_x"), op.attrs.get("adj_y")), strict=True):
+    for value, transposed in zip(given[:2], (op.attrs.get("adj_x"), op.attrs.get("adj_y")), strict=False):
         if transposed and value.shape is not None:
             matrices = math.prod(dim.at(batch) for dim in value.shape[:-2])
-            copies = max(copies, 2 * value.bytes(batch) // max(matrices, 1))
+            copies += 2 * value.bytes(batch) // max(matrices, 1)
     return _PRODUCT + copies
 
 
-_PRODUCT = 1536
+def _transposed_operands(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:
+    """Copies of the operands with their axes in the order of a matrix product."""
+    return _EINSUM + sum(value.bytes(batch) for value in given)
+
+
+_PRODUCT = 1664
+_EINSUM = 16384
 
 SCRATCH: Mapping[str, Scratch] = {
     "BatchMatMulV2": _matrix_products,
     "BatchMatMulV3": _matrix_products,
     "BatchMatMul": _matrix_products,
-    "Conv2D": _convolution,
-    "_FusedConv2D": _convolution,
+    **dict.fromkeys(("Conv2D", "_FusedConv2D", "Conv3D", "_FusedConv3D"), _convolution),
+    "Einsum": _transposed_operands,
     "SparseSoftmaxCrossEntropyWithLogits": _one_a_row,
     "SoftmaxCrossEntropyWithLogits": _one_a_row,
 }

@@ -98,6 +98,23 @@ def run_watched(
     return _Machine(program, batch).watched_step(order)
 
 
+def _scattered(program: Program) -> set[int]:
+    """Handles of variables that are updated row by row: TensorFlow copies such a variable whenever it is read."""
+    found: set[int] = set()
+    for op in program.ops:
+        if op.kind.startswith(_ROW_BY_ROW):
+            found.update(value for value in op.inputs if program.values[value].dtype == "resource")
+        for index in op.bodies:
+            body = program.functions[index]
+            given = op.inputs[len(op.inputs) - len(body.inputs) :]
+            inside = _scattered(body)
+            found.update(outer for outer, inner in zip(given, body.inputs, strict=True) if inner in inside)
+    return found
+
+
+_ROW_BY_ROW = ("ResourceScatter", "ResourceSparseApply")
+
+
 def programs_of(program: Program) -> list[Program]:
     """The Program and its bodies, in the order that the first element of `Trace.maker` counts them."""
     registry = [program]
@@ -123,6 +140,7 @@ class _Machine:
         self._lingering: list[int] = []
         self._variables: dict[int, int] = {}
         self._owners: dict[int, tuple[int, int]] = {}
+        self._copied_on_read = {_handle(value) for value in _scattered(program)}
         self._constants: dict[tuple[int, int], int] = {}
         self._place_residents(program)
         self._place_constants(self._main)
@@ -378,8 +396,9 @@ class _Machine:
                 where[value] = _handle(value)
 
     def _read(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
-        buffer = self._variables.get(where[op.inputs[0]])
-        if buffer is None:  # a variable made inside the step
+        handle = where[op.inputs[0]]
+        buffer = self._variables.get(handle)
+        if buffer is None or handle in self._copied_on_read:
             self._fresh(code, index, op, where)
         else:
             self._give(code, where, op.outputs[0], buffer)

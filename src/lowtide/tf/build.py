@@ -171,12 +171,15 @@ class _Builder:
         return shape[0]
 
 
+_POOL_OF_GRADIENT = {"MaxPoolGrad": "MaxPool", "MaxPool3DGrad": "MaxPool3D"}
+
+
 def _add_pooling_workspaces(ops: list[Op], values: list[Value]) -> None:
     """oneDNN's MaxPool leaves its gradient a note of where each maximum was: a byte for each output."""
     maker = {value: index for index, op in enumerate(ops) for value in op.outputs}
     for index, op in enumerate(ops):
-        pooled = maker.get(op.inputs[1]) if op.kind == "MaxPoolGrad" else None
-        if pooled is not None and ops[pooled].kind == "MaxPool":
+        pooled = maker.get(op.inputs[1]) if op.kind in _POOL_OF_GRADIENT else None
+        if pooled is not None and ops[pooled].kind == _POOL_OF_GRADIENT[op.kind]:
             pool = ops[pooled]
             if len(pool.outputs) == 1:
                 values.append(Value("uint8", values[pool.outputs[0]].shape))

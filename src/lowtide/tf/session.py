@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,14 @@ def capture_session(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Pro
     optimized.node.extend(ordered)
     batch = next((int(value.shape[0]) for value in fed.values() if value.ndim), 1)
     functions = {f.signature.name: f for f in optimized.library.function}
-    probes = [Probe(size, infer(optimized, _arguments(fed, batch, size), functions)) for size in _probes(fed, batch)]
+
+    def probed(sizes: Sequence[int]) -> list[Probe]:
+        return [Probe(size, infer(optimized, _arguments(fed, batch, size), functions)) for size in sizes]
+
+    try:
+        probes = probed(_probes(fed, batch))
+    except ValueError:  # some batch does not go through the step, such as an odd one through a split in two: no law
+        probes = probed([batch])
     program = build_program(
         optimized,
         probes,
