@@ -243,9 +243,8 @@ def test_the_gradient_of_an_embedding_is_as_large_as_the_batch_and_not_as_the_ta
     program = program_of(model, np.zeros([4, 5], "i"), np.zeros([4, 1], "f"))
     assert "ResourceScatterSub" in {op.kind for op in program.ops}
     assert "5B,16" in shapes(program, "Reshape")
-    table = 10_000 * 16 * 4
-    timeline = simulate(program, 4, tidy_order(program, 4))
-    assert timeline.peak - timeline.resident < table / 2
+    large = [op.kind for op in program.ops for value in op.outputs if program.values[value].bytes(4) >= 10_000 * 16 * 4]
+    assert set(large) <= {"ReadVariableOp"}
 
 
 def test_mixed_precision_keeps_activations_in_half_and_weights_in_full() -> None:

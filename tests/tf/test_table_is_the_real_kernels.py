@@ -148,7 +148,8 @@ for name, compute in CASES.items():
     call(x)
     events = profile.memory_events(lambda: call(x))
     trace = run(program, ROWS, order)[0]
-    makers = [(program.ops[trace.maker[b][1]].name, trace.bytes[b]) for b, allocated in trace.log if allocated]
+    made = [b for b, allocated in trace.log if allocated and b not in trace.scratch]
+    makers = [(program.ops[trace.maker[b][1]].name, trace.bytes[b]) for b in made]
     answers[name] = {
         "real": counted((e.op, e.requested) for e in events if e.requested > 0),
         "ours": counted(makers),

@@ -39,7 +39,7 @@ def program_to_data(program: Program) -> dict[str, Any]:
         "keep": program.keep,
         "notes": [[n.what, n.treatment, n.bytes, n.why] for n in program.notes],
         "residents": [
-            [r.name, r.category, r.bytes, r.value, r.layer, r.source] for r in program.residents
+            [r.name, r.category, r.bytes, r.value, r.layer, r.source, r.address] for r in program.residents
         ],
         "values": [[v.dtype, v.shape] for v in program.values],
         "ops": [
@@ -91,6 +91,6 @@ def _op(
 
 
 def _resident(
-    name: str, category: str, size: int, value: int, layer: str, source: list[Any] | None
+    name: str, category: str, size: int, value: int, layer: str, source: list[Any] | None, address: int | None
 ) -> Resident:
-    return Resident(name, category, size, value, layer, Source(*source) if source else None)
+    return Resident(name, category, size, value, layer, Source(*source) if source else None, address)

@@ -87,7 +87,8 @@ class Op:
 class Resident:
     """Bytes on the device before the step: a variable, or a tensor the step closes over.
 
-    `value` is the value of the Program that stands for it: a resource handle, or the tensor itself.
+    `value` is the value of the Program that stands for it: a resource handle, or the tensor itself. `address` is
+    where it lies, which tells its chunk from others of its size.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Resident:
     value: int
     layer: str = ""
     source: Source | None = None
+    address: int | None = None
 
 
 class Chunk(NamedTuple):

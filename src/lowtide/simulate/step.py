@@ -58,7 +58,8 @@ def _small_change(trace: Trace) -> tuple[tuple[int, int], ...]:
     largest = min(LARGEST_GAP, max(SMALLEST_GAP, _most_alive(trace) // SMALL_SHARE))
     alive: dict[int, int] = {}
     most: dict[int, int] = {}
-    for buffer, allocated in trace.log:
+    constants = [(b, True) for b in range(trace.first) if trace.maker[b][0] >= 0]
+    for buffer, allocated in (*constants, *trace.log):
         size = trace.bytes[buffer]
         if size <= largest:
             gap = max(SMALLEST_GAP, 1 << (size - 1).bit_length())
@@ -121,20 +122,37 @@ class Replay:
         for chunk in reversed(chunks):
             if chunk.in_use:
                 claimable.setdefault(chunk.requested, []).append(chunk.address)
-        self._handles = []
-        for size, (path, position) in zip(first.bytes[: first.first], first.maker, strict=False):
-            found = claimable.get(size)
-            if not found and path == ARGUMENT:  # another batch than the script's own, which makes room for it
-                own = claimable.get(program.values[program.inputs[position]].bytes(program.batch))
-                if own:
-                    self._allocator.free(own.pop())
-            self._handles.append(found.pop() if found else self._allocator.allocate(size))
+        self._sizes = first.bytes[: first.first]
+        self._handles = [0] * first.first
+        self._constants = [b for b in range(first.first) if first.maker[b][0] >= 0]
+        for buffer in _most_certain_first(program, first):
+            self._handles[buffer] = self._claim(program, first.maker[buffer], self._sizes[buffer], claimable)
         self.untouched = sum(size * len(left) for size, left in claimable.items())
+        self._place_constants()
         self.resident = self.prepared_peak = self._allocator.in_use
+
+    def _claim(self, program: Program, maker: tuple[int, int], size: int, claimable: dict[int, list[int]]) -> int:
+        """The chunk of a resident or an argument: where it lies, or one of its size, or a new one."""
+        found, address = claimable.get(size, []), _address(program, maker)
+        if address is not None and address in found:
+            found.remove(address)
+            return address
+        if not found and maker[0] == ARGUMENT:  # another batch than the script's own, which makes room for it
+            own = claimable.get(program.values[program.inputs[maker[1]]].bytes(program.batch))
+            if own:
+                self._allocator.free(own.pop())
+        return found.pop() if found else self._allocator.allocate(size)
+
+    def _place_constants(self) -> None:
+        """They come with the first run of the step."""
+        for buffer in self._constants:
+            self._handles[buffer] = self._allocator.allocate(self._sizes[buffer])
 
     def prepare(self, preparation: Preparation) -> Preparation:
         """Do what `preparation` says, growing no further than the limit allows; returns what was done."""
         allocator = self._allocator
+        for buffer in self._constants:
+            allocator.free(self._handles[buffer])
         gaps = []
         for size, count in preparation.small_change:
             for _ in range(count):
@@ -145,7 +163,9 @@ class Replay:
         grow = min(preparation.grow, (allocator.limit - allocator.reserved) // QUANTUM * QUANTUM)
         allocator.reset_peak()
         allocator.free(allocator.allocate(grow))
-        self.resident, self.prepared_peak = allocator.in_use, allocator.peak
+        self.prepared_peak = allocator.peak
+        self._place_constants()
+        self.resident = allocator.in_use
         return preparation._replace(grow=grow)
 
     def step(self, trace: Trace) -> Peak:
@@ -212,6 +232,16 @@ def _timeline(program: Program, batch: int, outcome: _Outcome) -> Timeline:
         untouched=outcome.untouched,
         preparation=outcome.preparation,
     )
+
+
+def _most_certain_first(program: Program, first: Trace) -> list[int]:
+    """Buffers from outside the step, those with a known address before those that may take any chunk of their size."""
+    outside = [b for b in range(first.first) if first.maker[b][0] < 0]
+    return sorted(outside, key=lambda b: _address(program, first.maker[b]) is None)
+
+
+def _address(program: Program, maker: tuple[int, int]) -> int | None:
+    return program.residents[maker[1]].address if maker[0] == RESIDENT else None
 
 
 def _holders_at(trace: Trace, moment: int) -> list[tuple[int, int]]:

@@ -182,7 +182,8 @@ def _residents(
             size = _bytes(known.element)
         else:
             category, size = "inputs", _bytes(known)
-        residents.append(Resident(fact.name if fact else inside.op.name, category, size, value))
+        name = fact.name if fact else inside.op.name
+        residents.append(Resident(name, category, size, value, address=compat.address_of(outside)))
     return tuple(residents)
 
 

@@ -133,6 +133,26 @@ def replicas(model: Any) -> int:
     return int(model.distribute_strategy.num_replicas_in_sync)
 
 
+def address_of(tensor: Any) -> int | None:
+    """Where an eager tensor, or the variable behind an eager handle, lies in the CPU's memory; None elsewhere."""
+    if "GPU" in default_device():
+        return None
+    try:
+        if tensor.dtype == tf.resource:
+            kind = variable_type(tensor)
+            if kind is None:
+                return None
+            tensor = tf.raw_ops.ReadVariableOp(resource=tensor, dtype=tf.as_dtype(kind[0]))
+        return int(memoryview_of(tensor).__array_interface__["data"][0])
+    except (AttributeError, TypeError, tf.errors.OpError):
+        return None
+
+
+def memoryview_of(tensor: Any) -> Any:
+    """An array that shares an eager CPU tensor's buffer."""
+    return tensor._numpy()
+
+
 def layers_of(model: Any) -> list[Any]:
     """A Keras model and every layer inside it."""
     return list(model._flatten_layers())
@@ -267,18 +287,31 @@ def grow_allocator(size: int) -> bool:
 
     A limited allocator that grows by and by ends up in pieces; one that grows at once has its whole limit in one.
     """
+    raw = raw_allocator()
+    if raw is None:
+        return False
+    allocate, free = raw
+    address = allocate(size)
+    free(address)
+    return address is not None
+
+
+def raw_allocator() -> tuple[Callable[[int], Any], Callable[[Any], None]] | None:
+    """Allocate (None when refused) and free of the CPU's BFC allocator itself; None when it is not on BFC."""
+    if os.environ.get("TF_CPU_ALLOCATOR_USE_BFC") != "1" or tf.config.list_physical_devices("GPU"):
+        return None
     pointer, count = ctypes.c_void_p, ctypes.c_size_t
     try:
         library, allocator = _cpu_allocator()
         allocate = ctypes.CFUNCTYPE(pointer, pointer, count, count, pointer)((_ALLOCATE, library))
         free = ctypes.CFUNCTYPE(None, pointer, pointer)((_DEALLOCATE, library))
     except (AttributeError, OSError, StopIteration):
-        return False
+        return None
     attributes = _AllocationAttributes(retry_on_failure=False)
-    address = allocate(allocator, 64, size, ctypes.addressof(attributes))
-    if address is not None:
-        free(allocator, address)
-    return address is not None
+    return (
+        lambda size: allocate(allocator, 64, size, ctypes.addressof(attributes)),
+        lambda address: free(allocator, address) if address is not None else None,
+    )
 
 
 class _AllocationAttributes(ctypes.Structure):

@@ -152,15 +152,21 @@ def as_function(
 
 
 def prepare_allocator(preparation: Preparation) -> list[Any]:
-    """Do to the device's allocator what `Preparation` says; what is returned must be kept alive."""
+    """Do to the device's allocator what `Preparation` says; what is returned must be kept alive.
+
+    Eager tensors do where the allocator cannot be called itself; they bring small chunks of their own with them.
+    """
+    raw = compat.raw_allocator()
+    make, drop = raw if raw is not None else (_empty, lambda chunk: None)
     gaps, walls = [], []
     for size, count in preparation.small_change:
         for _ in range(count):
-            gaps.append(_empty(size))
-            walls.append(_empty(1))
-    del gaps
+            gaps.append(make(size))
+            walls.append(make(1))
+    while gaps:
+        drop(gaps.pop(0))
     if preparation.grow:
-        _empty(preparation.grow)
+        drop(make(preparation.grow))
     return walls
 
 
