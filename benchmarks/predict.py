@@ -42,6 +42,12 @@ def entries() -> list[tuple[str, int]]:
     return [(name, batch) for name, batch in json.loads(done.stdout.splitlines()[-1])]
 
 
+def usual(listed: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Each model at its largest batch, but for those that take minutes to trace."""
+    largest = {name: batch for name, batch in sorted(listed, key=lambda entry: entry[1])}
+    return [(n, b) for n, b in listed if largest[n] == b and n not in SLOW_TO_TRACE]
+
+
 def measure(name: str, batch: int) -> dict[str, Any]:
     """One row: errors of the fixed order, and the plain range against five measured peaks."""
     with ThreadPoolExecutor(2) as pool:
@@ -123,10 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.predict", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; results are not written")
     parser.add_argument("--quick", action="store_true", help="a few models only; results are not written")
-    parser.add_argument("--all", action="store_true", help="the models that take minutes to trace, too")
+    parser.add_argument("--all", action="store_true", help="every batch, and the models that take minutes to trace")
     options = parser.parse_args(arguments)
     console = Console(width=130)
-    wanted = [(n, b) for n, b in entries() if options.all or n not in SLOW_TO_TRACE]
+    wanted = entries() if options.all else usual(entries())
     if options.only or options.quick:
         wanted = [(n, b) for n, b in wanted if n in (options.only or QUICK)]
     rows = []

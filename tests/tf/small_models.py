@@ -29,11 +29,12 @@ Captured = tuple[Step, list[Any]]
 
 
 def normal(*shape: int) -> Any:
-    return tf.constant(np.random.default_rng(7).normal(size=shape).astype("float32"))
+    """Made by TensorFlow: an array from NumPy is shared, not copied to the device, if it happens to be aligned."""
+    return tf.random.stateless_normal(shape, [7, 7])
 
 
 def whole(limit: int, *shape: int) -> Any:
-    return tf.constant(np.random.default_rng(8).integers(0, limit, shape).astype("int32"))
+    return tf.random.stateless_uniform(shape, [8, 8], 0, limit, tf.int32)
 
 
 def of_model(model: Any, x: Any, y: Any, loss: Any, optimizer: Any = "adam", **options: Any) -> Captured:
