@@ -44,7 +44,7 @@ def entries() -> list[tuple[str, int]]:
 
 def usual(listed: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     """Each model at its largest batch, but for those that take minutes to trace."""
-    largest = {name: batch for name, batch in sorted(listed, key=lambda entry: entry[1])}
+    largest = dict(sorted(listed, key=lambda entry: entry[1]))
     return [(n, b) for n, b in listed if largest[n] == b and n not in SLOW_TO_TRACE]
 
 

@@ -13,8 +13,6 @@ pytestmark = pytest.mark.tensorflow
 
 EXACT = ["mlp", "cnn", "lstm", "transformer", "embedding", "gan", "custom_loop", "mixed_float16"]
 BOUNDED = ["embedding_adagrad"]
-CHANCE = 256 << 10
-"""Bytes. Which of two fitting chunks a process starts with is an accident that no model of this size outweighs."""
 
 _answers: dict[str, Any] = {}
 
@@ -35,14 +33,14 @@ def test_requested_bytes_are_predicted_to_half_a_percent(answer: Any) -> None:
 
 @pytest.mark.parametrize("answer", EXACT, indirect=True)
 def test_chunk_bytes_are_predicted_to_two_percent(answer: Any) -> None:
-    assert answer["predicted_peak"] == pytest.approx(answer["measured_peak"], rel=0.02, abs=CHANCE)
+    assert answer["predicted_peak"] == pytest.approx(answer["measured_peak"], rel=0.02)
 
 
 @pytest.mark.parametrize("answer", BOUNDED, indirect=True)
 def test_what_is_bounded_says_so_and_is_not_under_estimated(answer: Any) -> None:
     assert "bounded" in answer["treatments"]
     assert answer["predicted_step"] >= answer["measured_step"]
-    assert answer["predicted_peak"] >= answer["measured_peak"] - CHANCE
+    assert answer["predicted_peak"] >= 0.99 * answer["measured_peak"]
 
 
 @pytest.mark.parametrize("answer", EXACT + BOUNDED, indirect=True)

@@ -8,7 +8,6 @@ Infeasible is an answer too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -112,62 +111,69 @@ def make_plan(
     """The cheapest plan found whose chunks stay within `budget`, residents included; `Infeasible` if there is none."""
     size = program.batch if batch is None else batch
     deadline = monotonic() + seconds
-    order = tidy_order(program, size)
-    before = simulate(program, size, order)
-    listed = simulate(program, size)
-    problem = problem_of(program, size, order)
-    planner = Planner(problem)
-    room = budget - int(budget * SPARE) - BATCHES_AHEAD * sum(program.values[v].bytes(size) for v in program.inputs)
-    outside = before.chunk_resident - problem.resident_bytes  # in use and not in the game
-    target = min(planner.base.peak, room - outside)
-    smallest: int | None = None
+    search = _Search(program, size, budget)
+    target = search.target
     for attempt in range(ATTEMPTS):
         left = max(1.0, deadline - monotonic())
         try:
-            solution = planner.solve(target, left * SHARE_OF_FIRST if attempt == 0 else left / 2, report)
-        except Infeasible as error:
-            raise _infeasible(planner, budget, outside, smallest, error) from None
-        planned = with_copies(program, order, solution.schedule)
-        timeline = simulate(planned, size)
-        if timeline.chunk_peak > room:
-            over = timeline.chunk_peak - room
-            smallest = timeline.chunk_peak if smallest is None else min(smallest, timeline.chunk_peak)
-            target -= max(over, int(target * FIRST_STEP_DOWN * 2**attempt))
-            continue
-        moves = _moves(program, order, solution.schedule, listed, before, timeline, planner.base.cost, problem.nodes)
+            solution = search.planner.solve(target, left * SHARE_OF_FIRST if attempt == 0 else left / 2, report)
+        except Infeasible:
+            break
+        plan = search.plan(solution.schedule, solution.cost, solution.gap)
+        over = plan.peak - search.room
+        if over <= 0:
+            return plan
+        target -= max(over, int(target * FIRST_STEP_DOWN * 2**attempt))
+    smallest = search.planner.smallest(0.0)
+    plan = search.plan(smallest.schedule, smallest.cost, 1.0)
+    if plan.peak <= search.room:
+        return plan
+    raise search.infeasible(plan.peak, smallest.node)
+
+
+class _Search:
+    """One step, one batch, one budget: what a plan has to fit, and what a schedule comes to."""
+
+    def __init__(self, program: Program, size: int, budget: int) -> None:
+        self.program, self.size, self.budget = program, size, budget
+        self.order = tidy_order(program, size)
+        self.before = simulate(program, size, self.order)
+        self.listed = simulate(program, size)
+        problem = problem_of(program, size, self.order)
+        self.planner = Planner(problem)
+        ahead = BATCHES_AHEAD * sum(program.values[value].bytes(size) for value in program.inputs)
+        self.spare = int(budget * SPARE) + ahead
+        self.room = budget - self.spare
+        outside = self.before.chunk_resident - problem.resident_bytes  # in use and not in the game
+        self.target = min(self.planner.base.peak, self.room - outside)
+
+    def plan(self, schedule: Schedule, cost: float, gap: float) -> Plan:
+        planned = with_copies(self.program, self.order, schedule)
+        timeline = simulate(planned, self.size)
+        base = self.planner.base.cost
         return Plan(
-            budget, tuple(order), solution.schedule, planned, timeline, before, solution.cost, planner.base.cost,
-            solution.gap, moves,
+            self.budget, tuple(self.order), schedule, planned, timeline, self.before, cost, base, gap,
+            self._moves(schedule, timeline),
         )  # fmt: skip
-    raise _infeasible(planner, budget, outside, smallest, None)
 
+    def _moves(self, schedule: Schedule, after: Timeline) -> tuple[Move, ...]:
+        """What was done, in the order it was done: the order (early updates included), then recomputation."""
+        runs = Counter(schedule)
+        again = sum(count - 1 for count in runs.values())
+        nodes = self.planner.problem.nodes
+        extra = sum((count - 1) * nodes[node].cost for node, count in runs.items())
+        saved = max(0, self.listed.chunk_peak - self.before.chunk_peak)
+        moves = [Move("order and early updates", len(self.order), saved, 0.0)]
+        if again:
+            moves.append(Move("recompute", again, max(0, self.before.chunk_peak - after.chunk_peak), extra))
+        return tuple(moves)
 
-def _infeasible(
-    planner: Planner, budget: int, outside: int, smallest: int | None, cause: Infeasible | None
-) -> Infeasible:
-    reached = planner.archive.smallest().peak + outside
-    least = max(reached, cause.smallest_bytes + outside if cause else 0)
-    if smallest is not None and cause is None:
-        least = max(least, smallest)
-    found = planner.smallest(0.0)
-    least = int(least * (1 + 2 * SPARE)) + 1
-    return Infeasible(
-        f"no plan found within {format_size(budget)}: the smallest budget reached is {format_size(least)}, "
-        f"set by {planner.problem.label(found.node)}; a smaller batch, lower precision or a leaner optimizer "
-        "would lower it, and change the numbers",
-        least,
-    )
-
-
-def _moves(
-    program: Program, order: Sequence[int], schedule: Schedule, listed: Timeline, before: Timeline, after: Timeline,
-    base_cost: float, nodes: Sequence[object],
-) -> tuple[Move, ...]:  # fmt: skip
-    """What was done, in the order it was done: the order (early updates included), then recomputation."""
-    runs = Counter(schedule)
-    again = sum(count - 1 for count in runs.values())
-    extra = sum((count - 1) * nodes[node].cost for node, count in runs.items())  # type: ignore[attr-defined]
-    moves = [Move("order and early updates", len(order), max(0, listed.chunk_peak - before.chunk_peak), 0.0)]
-    if again:
-        moves.append(Move("recompute", again, max(0, before.chunk_peak - after.chunk_peak), extra))
-    return tuple(moves)
+    def infeasible(self, peak: int, node: int) -> Infeasible:
+        """The answer when there is no plan: the smallest budget for which there is, and the op that sets it."""
+        smallest = int((peak + self.spare) * (1 + SPARE)) + 1
+        return Infeasible(
+            f"no plan found within {format_size(self.budget)}: the smallest budget reached is "
+            f"{format_size(smallest)}, set by {self.planner.problem.label(node)}; a smaller batch, lower precision "
+            "or a leaner optimizer would lower it, and change the numbers",
+            smallest,
+        )

@@ -82,14 +82,18 @@ def in_function_order(function: Any) -> list[Any]:
 
 
 def _chain(nodes: Sequence[Any]) -> None:
-    """Control edges from each node to the next, but for those that a data edge makes needless."""
+    """A control edge from each node to the next, even where a data edge says the same.
+
+    oneDNN's graph pass merges a convolution's gradient with its bias's unless control edges tell it not to, and merged
+    they may form a cycle with the order.
+    """
     previous = None
     for node in nodes:
         node.attr.pop("_class", None)
         rule = rule_of(node.op)
         if rule is not None and rule.act is Act.SOURCE:
             continue
-        if previous is not None and all(text.split(":")[0] != previous for text in node.input):
+        if previous is not None:
             node.input.append(f"^{previous}")
         previous = node.name
 

@@ -1,0 +1,68 @@
+"""A plan of a step: the game agrees with the simulator, copies keep the Program sound, budgets hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowtide.errors import Infeasible
+from lowtide.plan import check, make_plan, problem_of, with_copies
+from lowtide.program import Dim, Op, Program, Value, verify
+from lowtide.simulate import simulate, tidy_order
+
+WIDE = Value("float32", (Dim(0, 1), Dim(65536)))
+
+
+def step_of_layers(depth: int) -> Program:
+    """Forward through `depth` layers, backward again: each backward op reads what its forward op left."""
+    ops = [Op("x", "Placeholder", (), (0,))]
+    values = [WIDE]
+    for layer in range(depth):
+        ops.append(Op(f"forward_{layer}", "Softplus", (len(values) - 1,), (len(values),)))
+        values.append(WIDE)
+    made = list(range(depth + 1))
+    for layer in reversed(range(depth)):
+        inputs = (len(values) - 1, made[layer])
+        ops.append(Op(f"gradient_{layer}", "SoftplusGrad", inputs, (len(values),), phase="backward"))
+        values.append(WIDE)
+    return Program(tuple(ops), tuple(values), inputs=(0,), outputs=(len(values) - 1,), batch=4)
+
+
+def test_the_game_has_the_peak_that_the_simulator_finds() -> None:
+    program = step_of_layers(12)
+    order = tidy_order(program, 4)
+    problem = problem_of(program, 4, order)
+    assert check(problem, problem.base).peak == simulate(program, 4, order).peak
+
+
+@pytest.mark.parametrize("share", [0.9, 0.75, 0.6])
+def test_a_plan_stays_within_its_budget_and_its_program_is_sound(share: float) -> None:
+    program = step_of_layers(16)
+    before = simulate(program, 4, tidy_order(program, 4))
+    budget = int(before.chunk_resident + share * (before.chunk_peak - before.chunk_resident))
+    plan = make_plan(program, budget, seconds=3)
+    verify(plan.program)
+    assert plan.peak <= budget
+    assert simulate(plan.program, 4).chunk_peak == plan.peak
+    assert plan.slowdown >= 0
+    assert sum(move.count for move in plan.moves if move.name == "recompute") == len(plan.schedule) - len(program.ops)
+
+
+def test_a_budget_that_cannot_be_met_names_the_smallest_that_can() -> None:
+    program = step_of_layers(16)
+    with pytest.raises(Infeasible) as refusal:
+        make_plan(program, 3 * WIDE.bytes(4), seconds=2)
+    smallest = refusal.value.smallest_bytes
+    assert f"{smallest / 2**20:.1f}"[:2] in str(refusal.value)
+    assert make_plan(program, int(smallest * 1.1), seconds=4).peak <= smallest * 1.1
+
+
+def test_a_copy_is_read_by_what_follows_it_and_the_original_by_what_came_before() -> None:
+    program = step_of_layers(2)
+    order = range(len(program.ops))
+    again = with_copies(program, order, (0, 1, 2, 1, 3, 4))
+    names = [op.name for op in again.ops]
+    assert names == ["x", "forward_0", "forward_1", "forward_0/lowtide_again_1", "gradient_1", "gradient_0"]
+    copy = again.ops[3].outputs[0]
+    assert again.ops[2].inputs == (1,)
+    assert copy in again.ops[4].inputs
+    verify(again)

@@ -1,0 +1,100 @@
+"""A model trains inside a budget, on an allocator that has no more, and ends up with the same bits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tf.children import run_script
+
+pytestmark = pytest.mark.tensorflow
+
+CHILD = """
+import json
+import keras, numpy as np, tensorflow as tf
+tf.config.experimental.enable_op_determinism()
+keras.utils.set_random_seed(3)
+import lowtide
+from dataclasses import replace
+from lowtide.plan import make_plan
+from lowtide.simulate import simulate, tidy_order
+from lowtide.tf import compat, profile
+from lowtide.tf.rewrite import as_function, ordered_graph, planned_graph
+from lowtide.tf.trace import capture_model, flat_tensors
+
+layers = keras.layers
+blocks = [l for c in (16, 16, 32) for l in (layers.Conv2D(c, 3, padding="same"), layers.BatchNormalization(),
+                                            layers.ReLU(), layers.Dropout(0.2))]
+model = keras.Sequential([keras.Input((32, 32, 3)), *blocks, layers.GlobalAveragePooling2D(), layers.Dense(5)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+x, y = tf.random.normal((8, 32, 32, 3)), tf.zeros((8,), tf.int32)
+step = capture_model(model, (x, y))
+step = replace(step, program=replace(step.program, chunks=profile.chunks()))
+handles = [outside for _, outside in step.captured if outside.dtype == tf.resource]
+
+def state():
+    return [tf.raw_ops.ReadVariableOp(resource=h, dtype=tf.as_dtype(compat.variable_type(h)[0])).numpy().tobytes()
+            for h in handles]
+
+def values():  # copies: a view of a variable would make its next update copy it
+    return [tf.raw_ops.ReadVariableOp(resource=h, dtype=tf.as_dtype(compat.variable_type(h)[0])).numpy().copy()
+            for h in handles]
+
+start = values()
+before = simulate(step.program, 8, tidy_order(step.program, 8))
+budget = int(before.chunk_resident + 0.7 * (before.chunk_peak - before.chunk_resident))
+plan = make_plan(step.program, budget, 8, seconds=6)
+call = as_function(step, planned_graph(step.graph_def, plan), plan.timeline.preparation)
+arguments, peaks, planned_outputs = flat_tensors((x, y)), [], []
+for _ in range(3):
+    profile.reset_peak()
+    planned_outputs.append([o.numpy().tobytes() for o in call(*arguments)])
+    peaks.append(profile.device_bytes()["peak"])
+planned = state()
+for handle, value in zip(handles, start):
+    tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value))
+plain = as_function(step, ordered_graph(step.graph_def))  # as captured: no plan, nothing twice
+outputs = [[o.numpy().tobytes() for o in plain(*arguments)] for _ in range(3)]
+print(json.dumps({
+    "same_state": planned == state(), "same_outputs": planned_outputs == outputs, "budget": budget,
+    "peaks": peaks, "predicted": plan.peak, "copies": len(plan.schedule) - len(step.program.ops),
+}))
+"""
+
+SCRIPT = """
+import keras, numpy as np
+keras.utils.set_random_seed(1)
+layers = keras.layers
+blocks = [l for c in (16, 16, 32, 32) for l in (layers.Conv2D(c, 3, padding="same"), layers.BatchNormalization(),
+                                                layers.ReLU())]
+model = keras.Sequential([keras.Input((64, 64, 3)), *blocks, layers.GlobalAveragePooling2D(), layers.Dense(5)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+x, y = np.random.rand(20, 64, 64, 3).astype("float32"), np.random.randint(0, 5, 20)
+history = model.fit(x, y, batch_size=8, epochs=2, validation_data=(x[:4], y[:4]), verbose=0)
+print("losses", len(history.history["loss"]), len(history.history["val_loss"]))
+"""
+
+
+def test_recomputation_and_order_leave_every_bit_as_it_was_and_keep_the_budget() -> None:
+    found = run_script(CHILD)
+    assert found["same_state"]
+    assert found["same_outputs"]
+    assert found["copies"] > 0
+    assert max(found["peaks"]) <= found["budget"]
+    assert abs(found["predicted"] / max(found["peaks"]) - 1) < 0.02
+
+
+def test_an_unmodified_script_trains_to_its_end_on_an_allocator_of_that_size(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "lowtide.cli.main", "fit", "--seconds", "6", "--budget"]
+    done = subprocess.run([*command, "48MiB", str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip().endswith("losses 2 2")
+    assert "recompute" in done.stderr
+    refused = subprocess.run([*command, "8MiB", str(script)], capture_output=True, text=True, check=False)
+    assert refused.returncode == 3
+    assert "smallest budget reached" in refused.stderr.strip().splitlines()[-1]
