@@ -513,7 +513,10 @@ class _Machine:
         if op.trips is not None:
             self._loop(code, op, where)
         elif op.kind.endswith("While"):
-            raise LowtideError(f"{op.kind} {op.name}: trip count unknown; rehearse the step first")
+            raise LowtideError(
+                f"{op.kind} {op.name}: trip count unknown, it depends on the data; "
+                "the command `lowtide predict` tries such a step out in a process of its own"
+            )
         else:
             self._call(code, op, where)
 
