@@ -90,7 +90,9 @@ def plan_curve(program: Program, seconds: float = 20.0, batch: int | None = None
     before = simulate(program, size, order)
     planner = Planner(problem_of(program, size, order))
     outside = before.chunk_peak - planner.base.peak  # residents, and what the allocator rounds up
-    points = sorted(planner.curve(seconds), key=lambda point: -point.budget)
+    points = {}
+    for point in planner.curve(seconds):
+        points[round((point.peak + outside) / before.chunk_peak, 2)] = point  # one a percent: the cheapest of it
     smallest = planner.smallest(0.0)
     return {
         "curve": [
@@ -99,7 +101,7 @@ def plan_curve(program: Program, seconds: float = 20.0, batch: int | None = None
                 "share": (point.peak + outside) / before.chunk_peak,
                 "slowdown": point.cost / planner.base.cost - 1,
             }
-            for point in points[:: max(1, len(points) // 12)]
+            for _, point in sorted(points.items(), reverse=True)
         ],
         "smallest": {"budget_bytes": smallest.peak + outside, "op": planner.problem.label(smallest.node)},
     }

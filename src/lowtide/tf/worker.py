@@ -54,12 +54,13 @@ def main(request_file: str) -> NoReturn:
 
 def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
     """Run the whole script with its training step planned; its exit code is the process's."""
-    from lowtide.tf import compat
-    from lowtide.tf.hooks import LayerSources, replace_first_step
-
     path = request["target"]
     if not Path(path).is_file():
         _leave(folder, BadFile.exit_code, error=f"{path}: no such file; expected a script")
+    _import_tensorflow(folder)
+    from lowtide.tf import compat
+    from lowtide.tf.hooks import LayerSources, replace_first_step
+
     compat.grow_allocator(request["budget"])
     sources = LayerSources()
     planning = _Planning(folder, request["budget"], request["seconds"], sources.lines)
@@ -112,10 +113,28 @@ class _Planning:
         return plan
 
 
+def _import_tensorflow(folder: Path) -> None:
+    """Import TensorFlow without the lines it logs before anyone can tell it not to."""
+    shown = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        import keras  # noqa: F401
+        import tensorflow  # noqa: F401
+    except ImportError as error:
+        os.dup2(shown, 2)
+        missing = f"TensorFlow and Keras are not here ({error}); install them, or `pip install 'lowtide[cpu]'`"
+        _leave(folder, BadUse.exit_code, error=missing)
+    finally:
+        os.dup2(shown, 2)
+        os.close(shown)
+
+
 def _run_target(target: str, arguments: Sequence[str], folder: Path) -> None:
     path, _, factory = target.partition(":")
     if not Path(path).is_file():
         raise BadFile(f"{path}: no such file; expected a script, module.py:factory, or a saved .keras model")
+    _import_tensorflow(folder)
     if path.endswith(".keras"):
         _capture_saved(path, folder)
     elif factory:
