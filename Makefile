@@ -17,8 +17,10 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two processes: TensorFlow and OR-Tools do not share one.
 unit: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest --ignore=tests/tf
+	$(BIN)/pytest tests/tf
 
 bench-predict: $(READY)
 	$(BIN)/python -m benchmarks.predict

@@ -13,6 +13,7 @@ import psutil
 
 from lowtide.errors import BadUse
 from lowtide.plan import Plan, make_plan, plan_curve, plan_facts
+from lowtide.plan.aside import make_plan_aside
 from lowtide.program import Program
 from lowtide.report.prediction import prediction_json, render_prediction
 from lowtide.simulate import Forecast, load_forecast, save_forecast
@@ -135,7 +136,7 @@ def fit_within(model: Any, budget: str | int, batch_size: int = 32, data: Any = 
     _check_batch(batch_size)
     limit = parse_size(budget)
     batch = example_batch(model, batch_size) if data is None else first_batch(data, batch_size)
-    step = planned_model(model, batch, lambda program, size: make_plan(program, limit, size, seconds), batch_size)
+    step = planned_model(model, batch, lambda program, size: make_plan_aside(program, limit, size, seconds), batch_size)
     install(model, step)
     return step.plan
 

@@ -380,6 +380,56 @@ def test_grow_allocator() -> None:
     assert max(answer["regions"]) >= 50 << 20
 
 
+ADDRESSES = """
+import json
+import numpy as np
+import tensorflow as tf
+from lowtide.tf import compat
+
+def requested_at(address):
+    return next((asked for start, _, asked, in_use in compat.allocator_map() if in_use and start == address), None)
+
+tensor, variable = tf.zeros([3000]), tf.Variable(tf.ones([700]))
+shared = compat.memoryview_of(tensor)
+allocate, free = compat.raw_allocator()
+raw = allocate(123_000)
+answer = {
+    "tensor": requested_at(compat.address_of(tensor)),
+    "variable": requested_at(compat.address_of(variable.handle)),
+    "shared": [shared.ctypes.data == compat.address_of(tensor), shared.shape],
+    "raw": requested_at(raw),
+    "refused": allocate(1 << 60),
+}
+free(raw)
+free(None)
+answer["freed"] = requested_at(raw)
+print(json.dumps(answer))
+"""
+
+
+@pytest.fixture(scope="module")
+def addresses() -> Any:
+    return run_script(ADDRESSES)
+
+
+def test_address_of(addresses: Any) -> None:
+    assert addresses["tensor"] == 12_000
+    assert addresses["variable"] == 2_800
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+    assert compat.address_of(table.resource_handle) is None
+    assert compat.address_of("not a tensor") is None
+
+
+def test_memoryview_of(addresses: Any) -> None:
+    assert addresses["shared"] == [True, [3000]]
+
+
+def test_raw_allocator(addresses: Any) -> None:
+    assert addresses["raw"] == 123_000
+    assert addresses["refused"] is None
+    assert addresses["freed"] is None
+
+
 def test_every_fact_has_a_test_that_bears_its_name() -> None:
     facts = [name for name, value in vars(compat).items() if getattr(value, "__module__", "") == compat.__name__]
     tests = " ".join(name for name in globals() if name.startswith("test_"))

@@ -19,7 +19,7 @@ tf.config.experimental.enable_op_determinism()
 keras.utils.set_random_seed(3)
 import lowtide
 from dataclasses import replace
-from lowtide.plan import make_plan
+from lowtide.plan.aside import make_plan_aside
 from lowtide.simulate import simulate, tidy_order
 from lowtide.tf import compat, profile
 from lowtide.tf.rewrite import as_function, ordered_graph, planned_graph
@@ -46,7 +46,7 @@ def values():  # copies: a view of a variable would make its next update copy it
 start = values()
 before = simulate(step.program, 8, tidy_order(step.program, 8))
 budget = int(before.chunk_resident + 0.7 * (before.chunk_peak - before.chunk_resident))
-plan = make_plan(step.program, budget, 8, seconds=6)
+plan = make_plan_aside(step.program, budget, 8, seconds=6)
 call = as_function(step, planned_graph(step.graph_def, plan), plan.timeline.preparation)
 arguments, peaks, planned_outputs = flat_tensors((x, y)), [], []
 for _ in range(3):

@@ -9,7 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from lowtide.errors import BadUse
-from lowtide.plan import Plan, make_plan
+from lowtide.plan import Plan
+from lowtide.plan.aside import make_plan_aside
 from lowtide.program import Program
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
@@ -80,7 +81,7 @@ def budgeted_function(python_function: Callable[..., Any], budget: int, seconds:
 
     def call(*arguments: Any, **options: Any) -> Any:
         if not planned:
-            make = lambda program, batch: make_plan(program, budget, batch, seconds)  # noqa: E731
+            make = lambda program, batch: make_plan_aside(program, budget, batch, seconds)  # noqa: E731
             planned.append(planned_function(function, arguments, options, make))
         return planned[0]((arguments, options))
 

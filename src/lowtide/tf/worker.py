@@ -101,9 +101,10 @@ class _Planning:
         return planned_function(function, arguments, options, self._make, Seen(self._lines))
 
     def _make(self, program: Program, batch: int) -> Any:
-        from lowtide.plan import make_plan, plan_facts
+        from lowtide.plan import plan_facts
+        from lowtide.plan.aside import make_plan_aside
 
-        plan = make_plan(program, self._budget, batch, self._seconds)
+        plan = make_plan_aside(program, self._budget, batch, self._seconds)
         if not self.planned:
             self.planned = True
             (self._folder / "plan.json.partial").write_text(json.dumps(plan_facts(plan)))
