@@ -91,7 +91,7 @@ def test_an_unmodified_script_trains_to_its_end_on_an_allocator_of_that_size(tmp
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "lowtide.cli.main", "fit", "--seconds", "6", "--budget"]
-    done = subprocess.run([*command, "48MiB", str(script)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "65%", str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip().endswith("losses 2 2")
     assert "recompute" in done.stderr

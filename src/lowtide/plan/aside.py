@@ -42,7 +42,8 @@ def make_plan_aside(program: Program, budget: int, batch: int, seconds: float) -
         planned,
         simulate(planned, batch),
         simulate(program, batch, order),
-        *answer["seconds"],
+        answer["seconds"],
+        answer["seconds_before"],
         answer["gap"],
         tuple(Move(*move) for move in answer["moves"]),
     )
@@ -60,7 +61,8 @@ def main(name: str) -> None:
         answer = {
             "order": plan.order,
             "schedule": plan.schedule,
-            "seconds": [plan.seconds, plan.seconds_before],
+            "seconds": plan.seconds,
+            "seconds_before": plan.seconds_before,
             "gap": plan.gap,
             "moves": [[move.name, move.count, move.saved, move.seconds] for move in plan.moves],
         }
