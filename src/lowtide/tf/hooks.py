@@ -57,23 +57,38 @@ def calling_line() -> Source | None:
     return None
 
 
+Patch = tuple[type, str, Callable[[Callable[..., Any]], Callable[..., Any]]]
+"""(class, method, what takes the method and gives its stand-in)."""
+
+
 @contextlib.contextmanager
 def stop_at_first_step(on_step: OnStep, sources: LayerSources) -> Iterator[None]:
     """Inside the block, whatever would train calls `on_step` instead."""
     busy = _Busy()
+    patches: tuple[Patch, ...] = (
+        (compat.TRAINER_CLASS, "make_train_function", functools.partial(_keras_train_function, on_step, busy)),
+        (compat.TRAINER_CLASS, "fit", _without_callbacks),
+        (compat.FUNCTION_CLASS, "__call__", functools.partial(_function_call, on_step, busy)),
+        (compat.SESSION_CLASS, "run", functools.partial(_session_run, on_step)),
+        (compat.OPTIMIZER_CLASS, "apply", functools.partial(_eager_update, busy)),
+    )
+    with _patched((*patches, *_beside_training(busy, sources))):
+        yield
+
+
+def _beside_training(busy: _Busy, sources: LayerSources) -> tuple[Patch, ...]:
+    """What has functions of its own that are not the training step, and where layers come from."""
+    others = ("evaluate", "predict", "test_on_batch", "predict_on_batch")
+    return (
+        *((compat.TRAINER_CLASS, name, busy.ignoring) for name in others),
+        (keras.Layer, "__init__", functools.partial(_layer_init, sources)),
+    )
+
+
+@contextlib.contextmanager
+def _patched(patches: Sequence[Patch]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
-        for owner, name, make in (
-            (compat.TRAINER_CLASS, "make_train_function", functools.partial(_keras_train_function, on_step, busy)),
-            (compat.TRAINER_CLASS, "fit", _without_callbacks),
-            (compat.TRAINER_CLASS, "evaluate", busy.ignoring),
-            (compat.TRAINER_CLASS, "predict", busy.ignoring),
-            (compat.TRAINER_CLASS, "test_on_batch", busy.ignoring),
-            (compat.TRAINER_CLASS, "predict_on_batch", busy.ignoring),
-            (compat.FUNCTION_CLASS, "__call__", functools.partial(_function_call, on_step, busy)),
-            (compat.SESSION_CLASS, "run", functools.partial(_session_run, on_step)),
-            (compat.OPTIMIZER_CLASS, "apply", functools.partial(_eager_update, busy)),
-            (keras.Layer, "__init__", functools.partial(_layer_init, sources)),
-        ):
+        for owner, name, make in patches:
             stack.enter_context(compat.replaced(owner, name, make))
         yield
 
@@ -90,18 +105,11 @@ class Replace(Protocol):
 def replace_first_step(replacement: Replace, sources: LayerSources) -> Iterator[None]:
     """Inside the block the first training step that is met, and it alone, runs as `replacement` says."""
     busy = _Busy()
-    train_function = functools.partial(_replaced_train_function, replacement, busy)
-    with contextlib.ExitStack() as stack:
-        for owner, name, make in (
-            (compat.TRAINER_CLASS, "make_train_function", train_function),
-            (compat.TRAINER_CLASS, "evaluate", busy.ignoring),
-            (compat.TRAINER_CLASS, "predict", busy.ignoring),
-            (compat.TRAINER_CLASS, "test_on_batch", busy.ignoring),
-            (compat.TRAINER_CLASS, "predict_on_batch", busy.ignoring),
-            (compat.FUNCTION_CLASS, "__call__", functools.partial(_replaced_call, replacement, busy)),
-            (keras.Layer, "__init__", functools.partial(_layer_init, sources)),
-        ):
-            stack.enter_context(compat.replaced(owner, name, make))
+    patches: tuple[Patch, ...] = (
+        (compat.TRAINER_CLASS, "make_train_function", functools.partial(_replaced_train_function, replacement, busy)),
+        (compat.FUNCTION_CLASS, "__call__", functools.partial(_replaced_call, replacement, busy)),
+    )
+    with _patched((*patches, *_beside_training(busy, sources))):
         yield
 
 
