@@ -23,7 +23,7 @@ unit: $(READY)
 	$(BIN)/pytest tests/tf
 
 bench-predict: $(READY)
-	$(BIN)/python -m benchmarks.predict
+	$(BIN)/python -m benchmarks.predict; code=$$?; $(BIN)/python -m benchmarks.quote; exit $$code
 
 bench-planner: $(READY)
 	$(BIN)/python -m benchmarks.planner_suite
