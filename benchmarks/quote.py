@@ -17,7 +17,8 @@ def quoted(document: dict[str, Any]) -> str:
     total, rows = document["summary"], document["rows"]
     pairs = total["pairs"] - total["failed_to_run"]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
-    requested = f"{total['requested_within_half_percent']} of {pairs}; median error {total['median_requested_error']:.4%}"
+    median = f"median error {total['median_requested_error']:.4%}"
+    requested = f"{total['requested_within_half_percent']} of {pairs}; {median}"
     spread = f"median error {total['median_chunk_error']:.3%}, worst {total['worst_chunk_error']:+.1%}"
     chunks = f"{total['chunks_within_two_percent']} of {pairs}; {spread}"
     a_little, much = total["under_estimates_above_a_thousandth"], total["under_estimates_above_two_percent"]
