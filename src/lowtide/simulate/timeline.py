@@ -36,8 +36,8 @@ class Preparation(NamedTuple):
     """What to do to the allocator before the first step, so that every step finds the same free space.
 
     `small_change`: (bytes, count) of gaps to leave between small chunks that stay. Small tensors then go into the gaps
-    and never split the free space that large ones need whole; without them the peak drifts from step to step, by
-    10 % and more. `grow`: bytes to allocate and free at once, for a region that the step fits in.
+    and never split the free space that large ones need whole; without them the peak drifts from step to step.
+    `grow`: bytes to allocate and free at once, for a region that the step fits in.
     """
 
     small_change: tuple[tuple[int, int], ...] = ()
