@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from lowtide.errors import LowtideError
 from lowtide.program import Dim, Op, Program
-from lowtide.simulate.machine import Trace, programs_of, run
+from lowtide.simulate.buffers import Trace
+from lowtide.simulate.machine import programs_of, run
 from tests.drafts import KB, ROW, SCALAR, SQUARE, Draft, chain, random_programs
 
 BATCH = 4
@@ -146,9 +147,18 @@ def test_an_empty_tensor_needs_no_buffer() -> None:
 def test_constants_are_there_before_the_step_and_are_never_taken_over() -> None:
     draft = Draft()
     one = draft.op("one", "Const", shape=SQUARE)
-    program = draft.program(draft.op("a", "Neg", one, shape=SQUARE))
+    program = draft.program(draft.op("a", "Mul", one, draft.argument(SQUARE), shape=SQUARE))
     assert story(program) == "+a -a"
-    assert run(program, BATCH)[0].first == 1
+    assert run(program, BATCH)[0].first == 2
+
+
+def test_what_depends_on_constants_alone_is_computed_once_and_stays() -> None:
+    draft = Draft()
+    one = draft.op("one", "Const", shape=SQUARE)
+    spread = draft.op("spread", "Neg", one, shape=SQUARE)
+    program = draft.program(draft.op("a", "Mul", spread, draft.argument(SQUARE), shape=SQUARE))
+    assert story(program) == "+a -a"
+    assert run(program, BATCH)[0].first == 3
 
 
 def test_scratch_comes_and_goes_while_the_op_runs() -> None:

@@ -54,3 +54,57 @@ SCRATCH: Mapping[str, Scratch] = {
     "SparseSoftmaxCrossEntropyWithLogits": _one_a_row,
     "SoftmaxCrossEntropyWithLogits": _one_a_row,
 }
+
+
+# In the body of a loop or a branch TensorFlow's own kernels run: oneDNN's graph pass leaves bodies alone.
+
+_WORKING_SET = 30 << 20
+"""Bytes that the columns of as many images as are worked on at once may take, with what they are multiplied by."""
+_ONE_IMAGE_AT_A_TIME = 1 << 17
+"""Elements. An image with more has all threads to itself."""
+
+
+def _columns(image: Value, filters: Value, batch: int) -> tuple[int, int]:
+    """(bytes of one image's patches laid out as columns, elements of that and of what is multiplied with it)."""
+    assert image.shape is not None
+    assert filters.shape is not None
+    *_, height, width, _ = (dim.at(batch) for dim in image.shape)
+    *window, depth = (dim.at(batch) for dim in filters.shape)
+    pixels, patch = height * width, math.prod(window)
+    item = filters.bytes(batch) // max(1, patch * depth)
+    return pixels * patch * item, pixels * patch + patch * depth + pixels * depth
+
+
+def _images_at_once(work: int, item: int) -> int:
+    return -(-(_WORKING_SET // item) // max(1, work))
+
+
+def _filter_gradient_in_columns(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:
+    if given[2].shape is None or made[0].shape is None:
+        return 0
+    columns, work = _columns(given[2], made[0], batch)
+    return _images_at_once(work, _item(given[2], batch)) * columns
+
+
+def _input_gradient_in_columns(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:
+    if given[2].shape is None or given[1].shape is None:
+        return 0
+    columns, work = _columns(given[2], given[1], batch)
+    alone = given[2].shape[0].at(batch) == 1 or work >= _ONE_IMAGE_AT_A_TIME
+    return columns if alone else _images_at_once(work, _item(given[2], batch)) * columns
+
+
+def _item(value: Value, batch: int) -> int:
+    return value.bytes(batch) // max(1, value.elements(batch))
+
+
+def _nothing(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:
+    return 0
+
+
+SCRATCH_IN_BODIES: Mapping[str, Scratch] = {
+    **dict.fromkeys(("Conv2D", "_FusedConv2D"), _nothing),
+    "Conv2DBackpropFilter": _filter_gradient_in_columns,
+    "Conv2DBackpropInput": _input_gradient_in_columns,
+}
+"""As `SCRATCH`, for ops in bodies; what is not here is as outside."""

@@ -35,6 +35,8 @@ class Act(Enum):
     LIST_PUT = "a tensor list gains an element"
     LIST_POP = "a tensor list gives up an element"
     LIST_GET = "a view of a tensor list's element"
+    WRAP = "an optional value that holds its inputs"
+    UNWRAP = "views of what an optional value holds"
     CONTROL_FLOW = "runs a body"
 
 
@@ -245,6 +247,7 @@ TABLE: Mapping[str, Rule] = {
     **_rows(Act.REUSE, _ELEMENTWISE, inputs=(0,)),
     **_rows(Act.REUSE, _TWO_OPERANDS, inputs=(0, 1)),
     **_rows(Act.REUSE, "AddN AccumulateNV2", inputs=ANY_INPUT),
+    **_rows(Act.REUSE, "CollectiveReduce CollectiveReduceV2 CollectiveReduceV3", inputs=(0,), recomputable=False),
     **_rows(Act.REUSE, "Select SelectV2", inputs=(1, 2)),
     **_rows(Act.VIEW, _VIEWS, inputs=(0,)),
     **_rows(Act.VIEW_EACH, "IdentityN"),
@@ -254,8 +257,9 @@ TABLE: Mapping[str, Rule] = {
     **_rows(Act.READ, "ReadVariableOp", inputs=(0,), recomputable=False),
     **_rows(Act.ASSIGN, "AssignVariableOp", inputs=(0, 1), recomputable=False),
     **_rows(Act.UPDATE, _APPLY, recomputable=False),
-    **_rows(Act.FRESH, "VarIsInitializedOp XlaStep OptionalFromValue OptionalNone OptionalHasValue OptionalGetValue",
-            recomputable=False),
+    **_rows(Act.FRESH, "VarIsInitializedOp XlaStep _Recv OptionalNone OptionalHasValue", recomputable=False),
+    **_rows(Act.WRAP, "OptionalFromValue", recomputable=False),
+    **_rows(Act.UNWRAP, "OptionalGetValue", recomputable=False),
     **_rows(Act.LIST_NEW, "EmptyTensorList TensorListReserve"),
     **_rows(Act.LIST_SPLIT, "TensorListFromTensor", inputs=(0,)),
     **_rows(Act.LIST_PUT, "TensorListPushBack", inputs=(0, 1)),

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lowtide.program import Program
-from lowtide.simulate.machine import ALWAYS, run_watched
+from lowtide.simulate.buffers import ALWAYS
+from lowtide.simulate.machine import run_watched
 
 
 class OpNeeds(NamedTuple):

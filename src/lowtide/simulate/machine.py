@@ -12,75 +12,22 @@ is not in `lowtide.ops`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from lowtide.errors import LowtideError
-from lowtide.ops import ANY_INPUT, UNKNOWN, Act, Rule, rule_at
-from lowtide.program import Op, Program, Value
-
-NOWHERE = -1
-"""The buffer of a value that has none."""
-
+from lowtide.ops import ANY_INPUT, Act
+from lowtide.program import Op, Program
+from lowtide.simulate.buffers import ALWAYS, NOWHERE, Compiled, Trace
+from lowtide.simulate.lists import TensorLists
 
 
-class Trace(NamedTuple):
-    """What happened: for each buffer its bytes, moments and maker; `log` has (buffer, allocated) in order.
+def run(
+    program: Program, batch: int, order: Sequence[int] | None = None, steps: int = 1, arms: Sequence[int] = (0,)
+) -> list[Trace]:
+    """Execute the Program `steps` times in `order` (default: as listed) and tell what it did to memory each time.
 
-    Moments count entries of the log. `first` is the number of buffers that were there before the step. `taken` has
-    (moment, buffer, who) for each buffer that came to hold something else: an op that reused it, a variable.
+    `arms`: which branch each step takes, over and over; 0 is the one with most bytes.
     """
-
-    bytes: list[int]
-    start: list[int]
-    stop: list[int]
-    maker: list[tuple[int, int]]
-    scratch: set[int]
-    log: list[tuple[int, bool]]
-    taken: list[tuple[int, int, tuple[int, int]]]
-    first: int
-
-
-_NO_LIMIT = 1 << 62
-
-ALWAYS = -1
-"""`stop` of a buffer that outlives the step, `start` of one that was there before it."""
-
-
-class _Compiled:
-    """A Program at one batch size, unpacked into lists that are quick to walk."""
-
-    def __init__(self, program: Program, batch: int, path: int, registry: list[Program]) -> None:
-        self.program = program
-        self.path = path
-        self.bytes = [value.bytes(batch) for value in program.values]
-        self.elements = [value.elements(batch) for value in program.values]
-        uses = [0] * len(program.values)
-        for op in program.ops:
-            for value in op.inputs:
-                uses[value] += 1
-        for value in program.outputs:
-            uses[value] += 1
-        self.uses = uses
-        self.rules = [rule_at(op, program.values, batch) or UNKNOWN for op in program.ops]
-        self.scratch = [
-            _scratch(op, rule, program.values, batch) if rule.scratch else 0
-            for op, rule in zip(program.ops, self.rules, strict=True)
-        ]
-        self.functions = []
-        for function in program.functions:
-            registry.append(function)
-            self.functions.append(_Compiled(function, batch, len(registry) - 1, registry))
-
-
-def _scratch(op: Op, rule: Rule, values: Sequence[Value], batch: int) -> int:
-    assert rule.scratch is not None
-    inputs, outputs = tuple(values[v] for v in op.inputs), tuple(values[v] for v in op.outputs)
-    return rule.scratch(op, inputs, outputs, batch)
-
-
-def run(program: Program, batch: int, order: Sequence[int] | None = None, steps: int = 1) -> list[Trace]:
-    """Execute the Program `steps` times in `order` (default: as listed) and tell what it did to memory each time."""
-    machine = _Machine(program, batch)
+    machine = _Machine(program, batch, arms)
     sequence = range(len(program.ops)) if order is None else order
     return [machine.step(sequence) for _ in range(steps)]
 
@@ -118,30 +65,22 @@ _ROW_BY_ROW = ("ResourceScatter", "ResourceSparseApply")
 def programs_of(program: Program) -> list[Program]:
     """The Program and its bodies, in the order that the first element of `Trace.maker` counts them."""
     registry = [program]
-    _Compiled(program, 1, 0, registry)
+    Compiled(program, 1, 0, registry)
     return registry
 
 
-class _Machine:
-    def __init__(self, program: Program, batch: int) -> None:
-        self._main = _Compiled(program, batch, 0, [program])
-        self._batch = batch
-        self._bytes: list[int] = []
-        self._refs: list[int] = []
-        self._start: list[int] = []
-        self._stop: list[int] = []
-        self._maker: list[tuple[int, int]] = []
-        self._contents: dict[int, list[int]] = {}
-        self._room: dict[int, int] = {}
-        self._reads: dict[int, int] = {}
-        self._scratch_buffers: set[int] = set()
-        self._log: list[tuple[int, bool]] = []
-        self._taken: list[tuple[int, int, tuple[int, int]]] = []
+class _Machine(TensorLists):
+    def __init__(self, program: Program, batch: int, arms: Sequence[int] = (0,)) -> None:
+        super().__init__(batch)
+        self._arms_in_turn = arms
+        self._main = Compiled(program, batch, 0, [program])
         self._lingering: list[int] = []
+        self._turn = 0
         self._variables: dict[int, int] = {}
         self._owners: dict[int, tuple[int, int]] = {}
         self._copied_on_read = {_handle(value) for value in _scattered(program)}
-        self._constants: dict[tuple[int, int], int] = {}
+        self._constants: dict[tuple[int, int], int] = {}  # (path, value) -> buffer
+        self._has_constants: set[int] = set()
         self._place_residents(program)
         self._place_constants(self._main)
         self._acts = {
@@ -161,42 +100,10 @@ class _Machine:
             Act.LIST_PUT: self._list_put,
             Act.LIST_POP: self._list_pop,
             Act.LIST_GET: self._list_get,
+            Act.WRAP: self._wrap,
+            Act.UNWRAP: self._unwrap,
             Act.CONTROL_FLOW: self._control_flow,
         }
-
-    # --- buffers ---
-
-    def _allocate(self, size: int, maker: tuple[int, int]) -> int:
-        """A new buffer with no references yet; empty tensors have none."""
-        if not size:
-            return NOWHERE
-        buffer = len(self._bytes)
-        self._bytes.append(size)
-        self._refs.append(0)
-        self._start.append(len(self._log))
-        self._stop.append(ALWAYS)
-        self._maker.append(maker)
-        self._log.append((buffer, True))
-        return buffer
-
-    def _release(self, buffer: int) -> None:
-        if buffer < 0:
-            return
-        self._refs[buffer] -= 1
-        if not self._refs[buffer]:
-            self._free(buffer)
-
-    def _free(self, buffer: int) -> None:
-        self._stop[buffer] = len(self._log)
-        self._log.append((buffer, False))
-        for element in self._contents.pop(buffer, ()):
-            self._release(element)
-
-    def _place(self, size: int, maker: tuple[int, int]) -> int:
-        """A buffer that is there before the step and is held for good."""
-        buffer = self._allocate(max(size, 1), maker)
-        self._refs[buffer] = 1
-        return buffer
 
     def _place_residents(self, program: Program) -> None:
         """Variables and captured tensors, then the batch."""
@@ -212,13 +119,16 @@ class _Machine:
             if value not in self._arguments and program.values[value].dtype != "resource":
                 self._arguments[value] = self._place(program.values[value].bytes(self._batch), (-2, position))
 
-    def _place_constants(self, code: _Compiled) -> None:
-        for index, op in enumerate(code.program.ops):
-            if op.kind == "Const" and op.outputs:
-                size = code.bytes[op.outputs[0]]
-                self._constants[code.path, index] = self._place(size, (code.path, index))
-        for function in code.functions:
-            self._place_constants(function)
+    def _place_constants(self, code: Compiled) -> None:
+        """Constants, and what is computed from them alone and needed by others. A body's come when it first runs."""
+        self._has_constants.add(code.path)
+        ops = code.program.ops
+        needed = {v for i, op in enumerate(ops) if i not in code.folded for v in op.inputs} | {*code.program.outputs}
+        for index, op in enumerate(ops):
+            if op.kind == "Const" or index in code.folded:
+                for value in op.outputs:
+                    size = code.bytes[value] if value in needed or op.kind == "Const" else 0
+                    self._constants[code.path, value] = self._place(size, (code.path, index)) if size else NOWHERE
 
     # --- a step ---
 
@@ -231,6 +141,7 @@ class _Machine:
         self._let_go()
         for buffer in results:
             self._release(buffer)
+        self._turn += 1
         return Trace(
             list(self._bytes), list(self._start), list(self._stop), list(self._maker),
             set(self._scratch_buffers), list(self._log), list(self._taken), first,
@@ -242,7 +153,7 @@ class _Machine:
         held: dict[int, int] = {}
         in_turn = self._in_turn
 
-        def one_by_one(code: _Compiled, indices: Sequence[int], where: dict[int, int]) -> None:
+        def one_by_one(code: Compiled, indices: Sequence[int], where: dict[int, int]) -> None:
             if code is not self._main:
                 in_turn(code, indices, where)
                 return
@@ -276,17 +187,19 @@ class _Machine:
         self._reads = {}
         self._scratch_buffers = set()
         self._variables = {k: number[b] for k, b in self._variables.items()}
-        self._constants = {k: number[b] for k, b in self._constants.items()}
+        self._constants = {k: number.get(b, NOWHERE) for k, b in self._constants.items()}
         self._arguments = {k: number[b] for k, b in self._arguments.items()}
         return len(kept)
 
     def _run(
-        self, code: _Compiled, order: Sequence[int], where: dict[int, int], held: bool, overlapped: bool = False
+        self, code: Compiled, order: Sequence[int], where: dict[int, int], held: bool, overlapped: bool = False
     ) -> list[int]:
         """Run a body whose arguments are in `where`; returns its outputs, one reference each.
 
         `held`: the caller keeps its own reference to each argument; otherwise the body consumes it.
         """
+        if code.path not in self._has_constants:
+            self._place_constants(code)
         uses, refs = code.uses, self._refs
         for value, buffer in where.items():
             if buffer >= 0:
@@ -296,7 +209,7 @@ class _Machine:
         (self._overlapped if overlapped else self._in_turn)(code, order, where)
         return [where[value] for value in code.program.outputs]
 
-    def _in_turn(self, code: _Compiled, order: Sequence[int], where: dict[int, int]) -> None:
+    def _in_turn(self, code: Compiled, order: Sequence[int], where: dict[int, int]) -> None:
         ops, rules, scratch, acts = code.program.ops, code.rules, code.scratch, self._acts
         uses, release = code.uses, self._release
         for index in order:
@@ -311,7 +224,7 @@ class _Machine:
                 if not uses[value]:
                     self._drop_unused(where[value])
 
-    def _overlapped(self, code: _Compiled, events: Sequence[int], where: dict[int, int]) -> None:
+    def _overlapped(self, code: Compiled, events: Sequence[int], where: dict[int, int]) -> None:
         """As `_in_turn` with several ops under way at once: one has its outputs and scratch from its start, and holds
         its inputs until it is done."""
         ops, rules, scratch, acts, uses = code.program.ops, code.rules, code.scratch, self._acts, code.uses
@@ -344,27 +257,16 @@ class _Machine:
 
     # --- one method an Act: (code, index, op, where) ---
 
-    def _give(self, code: _Compiled, where: dict[int, int], value: int, buffer: int) -> None:
-        """The value lives in `buffer` from here on, with one reference for each edge that will read it."""
-        where[value] = buffer
-        if buffer >= 0:
-            self._refs[buffer] += code.uses[value]
-
-    def _fresh(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
-        maker = (code.path, index)
-        for value in op.outputs:
-            self._give(code, where, value, self._allocate(code.bytes[value], maker))
-
-    def _view(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+    def _view(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         buffer = where[op.inputs[code.rules[index].inputs[0]]]
         for value in op.outputs:
             self._give(code, where, value, buffer)
 
-    def _view_each(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+    def _view_each(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         for source, value in zip(op.inputs, op.outputs, strict=True):
             self._give(code, where, value, where[source])
 
-    def _reuse(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+    def _reuse(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         rule, values = code.rules[index], code.program.values
         target = op.outputs[rule.output]
         candidates = op.inputs if rule.inputs == ANY_INPUT else [op.inputs[i] for i in rule.inputs]
@@ -386,16 +288,16 @@ class _Machine:
                 buffer = self._allocate(code.bytes[value], (code.path, index))
             self._give(code, where, value, buffer)
 
-    def _source(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+    def _source(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         for value in op.outputs:
             if value in where:
                 continue  # an argument: the caller placed it
-            if op.kind == "Const":
-                self._give(code, where, value, self._constants[code.path, index])
+            if (code.path, value) in self._constants:
+                self._give(code, where, value, self._constants[code.path, value])
             else:
                 where[value] = _handle(value)
 
-    def _read(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+    def _read(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         handle = where[op.inputs[0]]
         buffer = self._variables.get(handle)
         if buffer is None or handle in self._copied_on_read:
@@ -403,7 +305,7 @@ class _Machine:
         else:
             self._give(code, where, op.outputs[0], buffer)
 
-    def _assign(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+    def _assign(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         """The variable becomes another holder of its new value's buffer: nothing is copied."""
         handle, source = where[op.inputs[0]], where[op.inputs[1]]
         if source < 0:
@@ -413,7 +315,7 @@ class _Machine:
         old, self._variables[handle] = self._variables.get(handle, NOWHERE), source
         self._release(old)
 
-    def _update(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+    def _update(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         for value in op.inputs:
             handle = where[value]
             buffer = self._variables.get(handle, NOWHERE) if handle < NOWHERE else NOWHERE
@@ -431,85 +333,9 @@ class _Machine:
         self._taken.append((len(self._log), buffer, self._owners.get(handle, maker)))
         self._release(old)
 
-    def _list_new(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
-        self._fresh(code, index, op, where)
-        room = op.attrs.get("input_1")
-        self._new_list(where[op.outputs[0]], [], room if isinstance(room, int) and room > 0 else _NO_LIMIT)
-
-    def _new_list(self, buffer: int, elements: list[int], room: int | None = None) -> None:
-        """`room`: how many elements fit; a list that is full gives one up for each that is set."""
-        self._hold(elements)
-        self._contents[buffer] = elements
-        self._room[buffer] = len(elements) if room is None else room
-
-    def _list_zeros(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
-        """New elements of the same sizes."""
-        self._list_new(code, index, op, where)
-        sizes = [self._bytes[element] for element in self._contents.get(where[op.inputs[0]], ())]
-        elements = [self._allocate(size, (code.path, index)) for size in sizes]
-        self._new_list(where[op.outputs[0]], elements, self._room.get(where[op.inputs[0]]))
-
-    def _list_add(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
-        """Elements that both lists have are summed into new ones, the others are shared: a loop sums one a trip."""
-        lists = sorted((self._contents.get(where[value], []) for value in op.inputs), key=len)
-        self._list_new(code, index, op, where)
-        shared = len(lists[-2]) if len(lists) > 1 else 0
-        sums = [self._allocate(self._bytes[element], (code.path, index)) for element in lists[-1][:shared]]
-        self._new_list(where[op.outputs[0]], lists[-1][shared:] + sums, self._room.get(where[op.inputs[0]]))
-
-    def _list_split(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
-        """Each row becomes a tensor of its own: TensorFlow copies them."""
-        self._list_new(code, index, op, where)
-        shape = code.program.values[op.inputs[0]].shape
-        rows = shape[0].at(self._batch) if shape else 1
-        row_bytes = code.bytes[op.inputs[0]] // max(rows, 1)
-        elements = [self._allocate(row_bytes, (code.path, index)) for _ in range(rows)]
-        self._new_list(where[op.outputs[0]], elements)
-
-    def _own_list(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> list[int]:
-        """The output list: the input list itself when nobody else holds it, else a copy of its references."""
-        source = where[op.inputs[0]]
-        if source >= 0 and self._refs[source] == 1:
-            self._give(code, where, op.outputs[0], source)
-            return self._contents.setdefault(source, [])
-        elements = list(self._contents.get(source, ()))
-        buffer = self._allocate(code.bytes[op.outputs[0]], (code.path, index))
-        self._give(code, where, op.outputs[0], buffer)
-        self._new_list(buffer, elements, self._room.get(source, _NO_LIMIT))
-        return elements
-
-    def _list_put(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
-        contents = self._own_list(code, index, op, where)
-        element = where[op.inputs[code.rules[index].inputs[1]]]
-        if element >= 0:
-            self._refs[element] += 1
-            contents.append(element)
-        if op.kind == "TensorListSetItem" and len(contents) > self._room[where[op.outputs[0]]]:
-            self._release(contents.pop(0))
-
-    def _list_pop(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
-        contents = self._own_list(code, index, op, where)
-        taken = op.outputs[1]
-        if not contents:
-            self._give(code, where, taken, self._allocate(code.bytes[taken], (code.path, index)))
-            return
-        element = contents.pop()
-        self._give(code, where, taken, element)
-        self._release(element)
-
-    def _list_get(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
-        """Loops read a list from one end to the other: the n-th read is of the n-th element."""
-        source = where[op.inputs[0]]
-        contents = self._contents.get(source)
-        if contents:
-            reads = self._reads[source] = self._reads.get(source, -1) + 1
-            self._give(code, where, op.outputs[0], contents[reads % len(contents)])
-        else:
-            self._fresh(code, index, op, where)
-
     # --- bodies ---
 
-    def _control_flow(self, code: _Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+    def _control_flow(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         if op.trips is not None:
             self._loop(code, op, where)
         elif op.kind.endswith("While"):
@@ -520,7 +346,7 @@ class _Machine:
         else:
             self._call(code, op, where)
 
-    def _loop(self, code: _Compiled, op: Op, where: dict[int, int]) -> None:
+    def _loop(self, code: Compiled, op: Op, where: dict[int, int]) -> None:
         """TensorFlow's loop kernel drops its own hold on the results only when its thread gets back to it: when the
         next op that waits for a body is started, or the step is over."""
         assert op.trips is not None
@@ -543,9 +369,11 @@ class _Machine:
         for buffer in lingering:
             self._release(buffer)
 
-    def _call(self, code: _Compiled, op: Op, where: dict[int, int]) -> None:
-        """A call, or of the branches the one with most bytes: a bound."""
-        body = max((code.functions[i] for i in op.bodies), key=lambda branch: sum(branch.bytes))
+    def _call(self, code: Compiled, op: Op, where: dict[int, int]) -> None:
+        """A call, or one of the branches."""
+        arms = code.arms.get(op.inputs[0]) if len(op.bodies) > 1 else None
+        turn = self._arms_in_turn[self._turn % len(self._arms_in_turn)]
+        body = code.functions[op.bodies[arms[turn % len(arms)] if arms else 0]]
         skipped = len(op.inputs) - len(body.program.inputs)
         arguments = [where[value] for value in op.inputs[skipped:]]
         results = self._run(body, range(len(body.program.ops)), _bind(body, arguments), held=True)
@@ -553,13 +381,7 @@ class _Machine:
             self._give(code, where, value, buffer)
             self._release(buffer)
 
-    def _hold(self, buffers: Sequence[int]) -> None:
-        for buffer in buffers:
-            if buffer >= 0:
-                self._refs[buffer] += 1
-
-
-def _bind(code: _Compiled, state: Sequence[int]) -> dict[int, int]:
+def _bind(code: Compiled, state: Sequence[int]) -> dict[int, int]:
     return dict(zip(code.program.inputs, state, strict=True))
 
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lowtide.errors import BadUse
+from lowtide.ops import is_branching
 from lowtide.program import Program
 from lowtide.simulate.bfc import QUANTUM, BfcAllocator, OutOfMemory
+from lowtide.simulate.buffers import ALWAYS, Trace
 from lowtide.simulate.categories import op_categories
-from lowtide.simulate.machine import ALWAYS, Trace, programs_of, run
+from lowtide.simulate.machine import programs_of, run
 from lowtide.simulate.timeline import Buffer, Maker, Preparation, Timeline
 from lowtide.units import format_size
 
@@ -30,13 +32,14 @@ def simulate(
     """
     size = program.batch if batch is None else batch
     steps = min(MOST_STEPS, max(FEWEST_STEPS, OPS_IN_ALL // max(1, len(program.ops))))
-    traces = run(program, size, order, steps)
-    small_change = _small_change(traces[-1])
+    habits = [run(program, size, order, steps, arms) for arms in _habits(program)]
+    small_change = _small_change(habits[0][-1])
     outcomes = []
     refused = None
-    for grow in (0, _most_alive(traces[0])):
+    for grow in (0, _most_alive(habits[0][0])):
         try:
-            outcomes.append(_worst(program, traces, limit, Preparation(small_change, grow)))
+            ends = [_worst(program, traces, limit, Preparation(small_change, grow)) for traces in habits]
+            outcomes.append(max(ends, key=lambda outcome: outcome.peak.chunk_peak))
         except OutOfMemory as error:
             refused = error
     if refused is not None and not outcomes:
@@ -46,6 +49,16 @@ def simulate(
         raise refused
     worst = min(outcomes, key=lambda outcome: outcome.peak.chunk_peak)
     return _timeline(program, size, worst)
+
+
+def _habits(program: Program) -> tuple[tuple[int, ...], ...]:
+    """How a step may choose between branches from step to step: always the largest, in turn, or seldom.
+
+    A branch that sets a variable anew leaves other chunks to the next step than one that adds to it.
+    """
+    if not any(is_branching(op) for part in (program, *program.functions) for op in part.ops):
+        return ((0,),)
+    return (0,), (0, 1), (1, 1, 1, 0)
 
 
 SMALLEST_GAP, LARGEST_GAP = 256, 1 << 16

@@ -8,12 +8,13 @@ would run the user's code.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from lowtide.ops import chosen_by_data
 from lowtide.program import ITEM_BYTES, Dim, Note, Op, Program, Value
 from lowtide.tf import profile
 from lowtide.tf.capture import Step
@@ -31,12 +32,30 @@ class Heard(NamedTuple):
     bytes: Mapping[str, list[int]]
 
 
-def needs_rehearsal(program: Program) -> bool:
-    return any(note.treatment == _OPEN for note in program.notes)
+def why_not_twice(program: Program) -> str:
+    """Why running the step once more, variables put back after it, could still be noticed; empty when it could not.
+
+    A process that ends right after the rehearsal need not ask.
+    """
+    kinds = {op.kind for op in program.ops}.union(*({op.kind for op in f.ops} for f in program.functions))
+    if kinds & _CALLS_PYTHON:
+        return "it calls back into Python, so it cannot be tried out"
+    if drawn := sorted(kind for kind in kinds if kind.startswith(("IteratorGetNext", "QueueDequeue"))):
+        return f"it draws data itself ({drawn[0]}), so it cannot be tried out"
+    return "" if profile.counts_bytes() else "bytes are not counted on this device, so it cannot be tried out"
 
 
-def rehearse(step: Step, arguments: Sequence[Any], batch: int) -> Program:
-    """The step's Program with its open questions answered by two small runs on rows of the flat `arguments`."""
+def needs_rehearsal(program: Program, choose_branches: bool = False) -> bool:
+    """`choose_branches`: see `rehearse`."""
+    return any(note.treatment == _OPEN for note in program.notes) or (choose_branches and bool(chosen_by_data(program)))
+
+
+def rehearse(step: Step, arguments: Sequence[Any], batch: int, choose_branches: bool = False) -> Program:
+    """The step's Program with its open questions answered by two small runs on rows of the flat `arguments`.
+
+    `choose_branches`: a branch that depends on the data, and that was taken each time, is the one that is counted. A
+    budget needs the bound instead: the branch with most bytes.
+    """
     program = step.program
     if _calls_python(program):
         return _unanswered(program, "it calls back into Python, and was not rehearsed")
@@ -51,7 +70,7 @@ def rehearse(step: Step, arguments: Sequence[Any], batch: int) -> Program:
             if event.requested > 0:
                 sizes.setdefault(event.op, []).append(event.requested)
         heard.append(Heard(rows, sizes))
-    return _answered(program, heard)
+    return _answered(program, heard, chosen_by_data(program) if choose_branches else frozenset())
 
 
 def _calls_python(program: Program) -> bool:
@@ -63,8 +82,8 @@ def _rows(argument: Any, batch: int, rows: int) -> Any:
     return tf.identity(argument[:rows]) if leading else argument
 
 
-def _answered(program: Program, heard: Sequence[Heard]) -> Program:
-    functions = tuple(_answered(function, heard) for function in program.functions)
+def _answered(program: Program, heard: Sequence[Heard], branches: Set[str]) -> Program:
+    functions = tuple(_answered(function, heard, branches) for function in program.functions)
     values = list(program.values)
     ops = []
     notes = []
@@ -78,9 +97,26 @@ def _answered(program: Program, heard: Sequence[Heard]) -> Program:
             trips = _trips(program.functions[op.bodies[0]], heard)
             notes.append(Note(f"{op.kind} {op.name}", "rehearsed", 0, f"it went round {trips} times"))
             op = replace(op, trips=trips)
+        if op.name in branches and (arm := _only_arm(op, functions, heard)) is not None:
+            why = f"branch {arm + 1} of {len(op.bodies)} was taken each time; a step that takes another needs other bytes"
+            notes.append(Note(f"{op.kind} {op.name}", "rehearsed", 0, why))
+            op = replace(op, bodies=(op.bodies[arm],))
+            returned = functions[op.bodies[0]]
+            for value, inside in zip(op.outputs, returned.outputs, strict=True):
+                values[value] = replace(values[value], shape=returned.values[inside].shape)
         ops.append(op)
-    kept = [note for note in program.notes if note.treatment != _OPEN]
+    answered = {note.what for note in notes}
+    kept = [note for note in program.notes if note.treatment != _OPEN and note.what not in answered]
     return replace(program, ops=tuple(ops), values=tuple(values), functions=functions, notes=(*kept, *notes))
+
+
+def _only_arm(op: Op, functions: Sequence[Program], heard: Sequence[Heard]) -> int | None:
+    """The branch that ran in every rehearsal: the one whose ops were heard, or the one that has none to hear."""
+    audible = [{o.name for o in functions[body].ops if o.kind not in ("Const", "Placeholder")} for body in op.bodies]
+    arms = [arm for arm, names in enumerate(audible) if any(names & one.bytes.keys() for one in heard)]
+    if not arms:
+        arms = [arm for arm, names in enumerate(audible) if not names]
+    return arms[0] if len(arms) == 1 else None
 
 
 def _value(value: Value, op: Op, position: int, heard: Sequence[Heard]) -> Value:

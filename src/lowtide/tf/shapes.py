@@ -30,13 +30,17 @@ _LARGEST_CONSTANT = 64
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a tensor: dims (None where unknown), a tensor list's element, a small constant's value."""
+    """What is known of a tensor: dims (None where unknown), a tensor list's element, a small constant's value.
+
+    `arms`: what it is after each branch, where it holds something else after one than after another.
+    """
 
     dtype: str
     dims: tuple[int | None, ...] | None
     element: Known | None = None
     length: int | None = None
     value: Any = None
+    arms: tuple[Known, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -232,8 +236,8 @@ def _follow_lists(
     return learned
 
 
-_MAY_HOLD_LISTS = ("TensorList", "EmptyTensorList", "Identity", "ZerosLike")
-_TAKES = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
+_MAY_HOLD_LISTS = ("TensorList", "EmptyTensorList", "Optional", "Identity", "ZerosLike")
+_TAKES = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack", "OptionalGetValue"})
 
 
 def _taken(op: str, source: Known, declared: Known) -> Known:
@@ -256,8 +260,10 @@ def _list_after(op: str, given: Sequence[Known]) -> tuple[Known | None, int | No
         source = given[0]
         dims = None if source.dims is None else source.dims[1:]
         return Known(source.dtype, dims), source.dims[0] if source.dims else None
-    if op == "EmptyTensorList":
+    if op in ("EmptyTensorList", "OptionalNone"):
         return None, 0
+    if op == "OptionalFromValue":
+        return (given[0], 1) if len(given) == 1 else None
     if op == "TensorListReserve":
         count = given[1].value
         return None, None if count is None else int(count)
@@ -364,8 +370,22 @@ def _infer_control_flow(node: Any, given: Sequence[Known], functions: Functions,
     if node.op in CALLS:
         return _infer_body(node.attr["f"].func.name, given, functions, found)
     names = branch_names(node)
-    arms = [_infer_body(name, given[1:], functions, found) for name in names]
+    arms = [_infer_arm(name, [_in_arm(k, arm) for k in given[1:]], functions, found) for arm, name in enumerate(names)]
     return [_larger(outputs) for outputs in zip(*arms, strict=True)]
+
+
+def _in_arm(known: Known, arm: int) -> Known:
+    """What a branch of the gradient is given: what the same branch of the forward pass kept for it."""
+    return known.arms[arm] if arm < len(known.arms) else known
+
+
+def _infer_arm(name: str, given: Sequence[Known], functions: Functions, found: Inferred) -> list[Known]:
+    """Where the branches return different shapes, the smaller one's gradient does not fit what was assumed outside."""
+    try:
+        return _infer_body(name, given, functions, found)
+    except ValueError:
+        anything = [k if k.dtype in ("variant", "resource") else Known(k.dtype, None) for k in given]
+        return _infer_body(name, anything, functions, found)
 
 
 def branch_names(node: Any) -> list[str]:
@@ -450,6 +470,9 @@ def _infer_body(name: str, given: Sequence[Known], functions: Functions, found: 
 
 def _larger(outputs: Sequence[Known]) -> Known:
     """Of what the branches return, the one with most elements: a bound, exact when they agree."""
+    if outputs[0].dtype == "variant":
+        held = [known for known in outputs if known.element is not None]
+        return replace(held[0], arms=tuple(outputs)) if held else outputs[0]
     complete = [known for known in outputs if known.complete]
     if len(complete) < len(outputs):
         return replace(outputs[0], dims=outputs[0].dims if not complete else complete[0].dims, value=None)

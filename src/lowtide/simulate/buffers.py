@@ -1,0 +1,175 @@
+"""Buffers without contents, and who holds them: the part of the abstract executor that knows nothing of ops.
+
+A buffer is a number. It is freed with its last reference, and with it go the references it holds itself: tensor lists
+hold their elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lowtide.ops import SCRATCH_IN_BODIES, UNKNOWN, Act, Rule, is_branching, rule_at, rule_of
+from lowtide.program import Op, Program, Value
+
+NOWHERE = -1
+"""The buffer of a value that has none."""
+
+ALWAYS = -1
+"""`stop` of a buffer that outlives the step, `start` of one that was there before it."""
+
+
+class Trace(NamedTuple):
+    """What happened: for each buffer its bytes, moments and maker; `log` has (buffer, allocated) in order.
+
+    Moments count entries of the log. `first` is the number of buffers that were there before the step. `taken` has
+    (moment, buffer, who) for each buffer that came to hold something else: an op that reused it, a variable.
+    """
+
+    bytes: list[int]
+    start: list[int]
+    stop: list[int]
+    maker: list[tuple[int, int]]
+    scratch: set[int]
+    log: list[tuple[int, bool]]
+    taken: list[tuple[int, int, tuple[int, int]]]
+    first: int
+
+
+class Compiled:
+    """A Program at one batch size, unpacked into lists that are quick to walk."""
+
+    def __init__(self, program: Program, batch: int, path: int, registry: list[Program]) -> None:
+        self.program = program
+        self.path = path
+        self.bytes = [value.bytes(batch) for value in program.values]
+        self.elements = [value.elements(batch) for value in program.values]
+        uses = [0] * len(program.values)
+        for op in program.ops:
+            for value in op.inputs:
+                uses[value] += 1
+        for value in program.outputs:
+            uses[value] += 1
+        self.uses = uses
+        self.rules = [rule_at(op, program.values, batch) or UNKNOWN for op in program.ops]
+        self.folded = _folded(program, self.bytes)
+        self.scratch = [
+            _scratch(op, rule, program.values, batch, inside=path > 0)
+            for op, rule in zip(program.ops, self.rules, strict=True)
+        ]
+        for index in self.folded:
+            self.rules[index], self.scratch[index] = FOLDED, 0
+        self.functions = []
+        for function in program.functions:
+            registry.append(function)
+            self.functions.append(Compiled(function, batch, len(registry) - 1, registry))
+        self.arms = _arms(self)
+
+
+FOLDED = Rule(Act.SOURCE, recomputable=False)
+_LARGEST_FOLDED = 10 << 20
+
+
+def _folded(program: Program, sizes: Sequence[int]) -> set[int]:
+    """Ops that TensorFlow computes once, before the first step, since they depend on constants alone.
+
+    Grappler has folded the small ones already; what is left are large ones, such as a constant gradient spread over a
+    weight. Their results are constants from then on.
+    """
+    known: set[int] = set()
+    folded = set()
+    for index, op in enumerate(program.ops):
+        if op.kind == "Const":
+            known.update(op.outputs)
+        elif op.inputs and not op.bodies and known.issuperset(op.inputs):
+            rule = rule_of(op.kind)
+            if rule is not None and rule.recomputable and all(sizes[v] <= _LARGEST_FOLDED for v in op.outputs):
+                known.update(op.outputs)
+                folded.add(index)
+    return folded
+
+
+def _scratch(op: Op, rule: Rule, values: Sequence[Value], batch: int, inside: bool) -> int:
+    """`inside`: in the body of a loop or a branch, where oneDNN's graph pass does not come."""
+    scratch = SCRATCH_IN_BODIES.get(op.kind, rule.scratch) if inside else rule.scratch
+    if scratch is None:
+        return 0
+    inputs, outputs = tuple(values[v] for v in op.inputs), tuple(values[v] for v in op.outputs)
+    return scratch(op, inputs, outputs, batch)
+
+
+def _arms(code: Compiled) -> dict[int, list[int]]:
+    """For each value that branches are chosen by, the numbers of the branches, most bytes first.
+
+    A branch of the forward pass and that of its gradient are chosen by the same value, so they go together.
+    """
+    totals: dict[int, list[int]] = {}
+    for op in code.program.ops:
+        if is_branching(op):
+            total = totals.setdefault(op.inputs[0], [0] * len(op.bodies))
+            for arm, body in enumerate(op.bodies[: len(total)]):
+                total[arm] += sum(code.functions[body].bytes)
+    return {value: sorted(range(len(t)), key=lambda arm: -t[arm]) for value, t in totals.items()}
+
+
+class Buffers:
+    """Every buffer of a run: bytes, references, moments, makers."""
+
+    def __init__(self) -> None:
+        self._bytes: list[int] = []
+        self._refs: list[int] = []
+        self._start: list[int] = []
+        self._stop: list[int] = []
+        self._maker: list[tuple[int, int]] = []
+        self._contents: dict[int, list[int]] = {}
+        self._scratch_buffers: set[int] = set()
+        self._log: list[tuple[int, bool]] = []
+        self._taken: list[tuple[int, int, tuple[int, int]]] = []
+
+    def _allocate(self, size: int, maker: tuple[int, int]) -> int:
+        """A new buffer with no references yet; empty tensors have none."""
+        if not size:
+            return NOWHERE
+        buffer = len(self._bytes)
+        self._bytes.append(size)
+        self._refs.append(0)
+        self._start.append(len(self._log))
+        self._stop.append(ALWAYS)
+        self._maker.append(maker)
+        self._log.append((buffer, True))
+        return buffer
+
+    def _release(self, buffer: int) -> None:
+        if buffer < 0:
+            return
+        self._refs[buffer] -= 1
+        if not self._refs[buffer]:
+            self._free(buffer)
+
+    def _free(self, buffer: int) -> None:
+        self._stop[buffer] = len(self._log)
+        self._log.append((buffer, False))
+        for element in self._contents.pop(buffer, ()):
+            self._release(element)
+
+    def _place(self, size: int, maker: tuple[int, int]) -> int:
+        """A buffer that is there before the step and is held for good."""
+        buffer = self._allocate(max(size, 1), maker)
+        self._refs[buffer] = 1
+        return buffer
+
+    def _hold(self, buffers: Sequence[int]) -> None:
+        for buffer in buffers:
+            if buffer >= 0:
+                self._refs[buffer] += 1
+
+    def _give(self, code: Compiled, where: dict[int, int], value: int, buffer: int) -> None:
+        """The value lives in `buffer` from here on, with one reference for each edge that will read it."""
+        where[value] = buffer
+        if buffer >= 0:
+            self._refs[buffer] += code.uses[value]
+
+    def _fresh(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        maker = (code.path, index)
+        for value in op.outputs:
+            self._give(code, where, value, self._allocate(code.bytes[value], maker))
