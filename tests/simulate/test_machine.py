@@ -147,7 +147,7 @@ def test_an_empty_tensor_needs_no_buffer() -> None:
 def test_constants_are_there_before_the_step_and_are_never_taken_over() -> None:
     draft = Draft()
     one = draft.op("one", "Const", shape=SQUARE)
-    program = draft.program(draft.op("a", "Mul", one, draft.argument(SQUARE), shape=SQUARE))
+    program = draft.program(draft.op("a", "Mul", one, draft.argument(shape=SQUARE), shape=SQUARE))
     assert story(program) == "+a -a"
     assert run(program, BATCH)[0].first == 2
 
@@ -156,7 +156,7 @@ def test_what_depends_on_constants_alone_is_computed_once_and_stays() -> None:
     draft = Draft()
     one = draft.op("one", "Const", shape=SQUARE)
     spread = draft.op("spread", "Neg", one, shape=SQUARE)
-    program = draft.program(draft.op("a", "Mul", spread, draft.argument(SQUARE), shape=SQUARE))
+    program = draft.program(draft.op("a", "Mul", spread, draft.argument(shape=SQUARE), shape=SQUARE))
     assert story(program) == "+a -a"
     assert run(program, BATCH)[0].first == 3
 
@@ -384,3 +384,29 @@ def test_every_buffer_is_freed_once_and_nothing_outlives_a_step_without_variable
 def test_every_step_of_a_program_without_variables_is_the_same(program: Program) -> None:
     first, second, third = run(program, 4, steps=3)
     assert first.log == second.log == third.log
+
+
+def test_an_optional_value_holds_what_it_wraps_until_it_is_unwrapped_and_used() -> None:
+    draft = Draft()
+    kept = draft.op("kept", "MatMul", draft.argument())
+    wrapped = draft.op("wrapped", "OptionalFromValue", kept, shape=SCALAR, dtype="variant")
+    later = draft.op("later", "MatMul", kept)
+    again = draft.op("again", "OptionalGetValue", wrapped)
+    program = draft.program(draft.op("last", "MatMul", again, later))
+    assert story(program) == "+kept +wrapped +later -wrapped +last -kept -later -last"
+
+
+def test_steps_may_take_other_branches_than_the_one_with_most_bytes() -> None:
+    arms = []
+    for name, shape in (("small", SQUARE), ("large", ROW)):
+        inside = Draft()
+        inside.op(name, "MatMul", inside.argument(), shape=shape)
+        arms.append(inside.program(inside.op("out", "MatMul", inside.inputs[0], shape=SQUARE)))
+    draft = Draft()
+    x = draft.argument()
+    out = draft.value(SQUARE)
+    draft.ops.append(Op("branch", "If", (draft.op("choice", "Any", x, shape=SCALAR), x), (out,), bodies=(0, 1)))
+    program = draft.program(out, functions=arms)
+    traces = run(program, BATCH, steps=2, arms=(0, 1))
+    made = [{maker(program, trace, buffer) for buffer, allocated in trace.log if allocated} for trace in traces]
+    assert "large" in made[0] and "small" in made[1]

@@ -13,8 +13,9 @@ from lowtide.program import Dim, Note, Op, Program, Shape, Value
 from lowtide.tf import compat
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import CONTROL, Tensor, edges, in_order, parse_tensor
+from lowtide.tf.known import Inferred, Known
 from lowtide.tf.labels import Labels, phases
-from lowtide.tf.shapes import BRANCHES, CALLS, LOOPS, Inferred, Known, branch_names
+from lowtide.tf.shapes import BRANCHES, CALLS, LOOPS, branch_names
 
 
 class Probe(NamedTuple):
@@ -39,12 +40,16 @@ def build_program(
 
 
 class _Builder:
-    """Builds one graph; bodies of its loops and branches go through a builder of their own."""
+    """Builds one graph; bodies of its loops and branches go through a builder of their own.
 
-    def __init__(self, functions: Mapping[str, Any], labels: Labels, batch: int) -> None:
+    `phase` is that of the op whose body this is. Inside a backward or update op all is of its phase.
+    """
+
+    def __init__(self, functions: Mapping[str, Any], labels: Labels, batch: int, phase: str = "forward") -> None:
         self._functions = functions
         self._labels = labels
         self._batch = batch
+        self._phase = phase
         self._bodies: list[Program] = []
         self._notes: list[Note] = []
 
@@ -59,7 +64,7 @@ class _Builder:
         self._probes = probes
         index = {node.name: i for i, node in enumerate(nodes)}
         values, ids = self._values(nodes)
-        phase = phases(nodes)
+        phase = phases(nodes) if self._phase == "forward" else dict.fromkeys(index, self._phase)
         ops = [self._op(node, ids, index, phase[node.name]) for node in nodes]
         _add_pooling_workspaces(ops, values)
         return Program(
@@ -116,7 +121,7 @@ class _Builder:
             layer=label.layer,
             source=label.source,
             phase=phase,
-            bodies=self._bodies_of(node),
+            bodies=self._bodies_of(node, phase),
             trips=self._trips(node),
         )
 
@@ -132,7 +137,7 @@ class _Builder:
                     attrs[f"input_{position}"] = value
         return attrs
 
-    def _bodies_of(self, node: Any) -> tuple[int, ...]:
+    def _bodies_of(self, node: Any, phase: str) -> tuple[int, ...]:
         if node.op in LOOPS:
             names = [node.attr["cond"].func.name, node.attr["body"].func.name]
         elif node.op in BRANCHES:
@@ -141,14 +146,14 @@ class _Builder:
             names = [node.attr["f"].func.name]
         else:
             return ()
-        return tuple(self._body(name) for name in names)
+        return tuple(self._body(name, phase) for name in names)
 
-    def _body(self, name: str) -> int:
+    def _body(self, name: str, phase: str) -> int:
         function = self._functions[name]
         graph_def, names = compat.function_as_graph(function)
         nodes = in_order(graph_def.node, {node.name: i for i, node in enumerate(graph_def.node)})
         probes = [Probe(p.batch, p.inferred.bodies[name]) for p in self._probes]
-        builder = _Builder(self._functions, self._labels, self._batch)
+        builder = _Builder(self._functions, self._labels, self._batch, phase)
         body = builder.build(
             nodes,
             probes,

@@ -20,9 +20,11 @@ from lowtide.program import ITEM_BYTES, Program, Resident
 from lowtide.tf import compat
 from lowtide.tf.build import Probe, build_program
 from lowtide.tf.compat import GraphDef
+from lowtide.tf.devices import on_first_device
 from lowtide.tf.graphs import in_order
+from lowtide.tf.known import Inferred, Known
 from lowtide.tf.labels import Labels, LayerNames
-from lowtide.tf.shapes import Inferred, Known, infer
+from lowtide.tf.shapes import infer
 
 PROBE_BATCHES = (2, 3, 7)
 """Two give a line, the third checks it."""
@@ -60,10 +62,11 @@ class Trace:
 
 @dataclass(frozen=True)
 class VariableFact:
-    """What the framework says a variable is."""
+    """What the framework says a variable is; `layer` is the one it serves, also for an optimizer's slot."""
 
     name: str
     category: str
+    layer: str = ""
 
 
 def capture(
@@ -99,8 +102,11 @@ def capture(
         labels=Labels(graph, layers or LayerNames(())),
         batch=batch,
     )
-    residents = _residents(captured, program, variables or {})
+    residents = _residents(captured, program, variables or {}, layers or LayerNames(()))
     program = replace(program, batch=batch, residents=residents, name=graph.name, versions=versions())
+    values = program.inputs[len(program.inputs) - len(captured) :]
+    homes = {value: getattr(outside, "device", "") for value, (outside, _) in zip(values, captured, strict=True)}
+    program = on_first_device(program, optimized.node, homes)
     return Step(
         program,
         optimized,
@@ -109,6 +115,20 @@ def capture(
         tuple(t.name for t in graph.outputs),
         tuple(control_outputs),
         concrete.structured_outputs,
+    )
+
+
+def as_traced(concrete: Any, program: Program) -> Step:
+    """The step with its graph as it was traced, which is what XLA takes."""
+    graph = concrete.graph
+    captured = compat.captures(concrete)
+    return Step(
+        program,
+        graph.as_graph_def(),
+        tuple(t.op.name for t in graph.inputs[: len(graph.inputs) - len(captured)]),
+        tuple((inside.op.name, outside) for outside, inside in captured),
+        tuple(t.name for t in graph.outputs),
+        tuple(op.name for op in compat.control_outputs(graph)),
     )
 
 
@@ -165,7 +185,10 @@ def _captured_type(outside: Any) -> Known:
 
 
 def _residents(
-    captured: Sequence[tuple[Any, Any]], program: Program, variables: Mapping[int, VariableFact]
+    captured: Sequence[tuple[Any, Any]],
+    program: Program,
+    variables: Mapping[int, VariableFact],
+    layers: LayerNames,
 ) -> tuple[Resident, ...]:
     """Variables and tensors the step closes over, by what the framework says or what the step does with them."""
     used_in = _phases_of_use(program)
@@ -183,7 +206,9 @@ def _residents(
         else:
             category, size = "inputs", _bytes(known)
         name = fact.name if fact else inside.op.name
-        residents.append(Resident(name, category, size, value, address=compat.address_of(outside)))
+        layer = fact.layer if fact else layers.layer_of(name)
+        source, address = layers.source_of(layer), compat.address_of(outside)
+        residents.append(Resident(name, category, size, value, layer, source, address))
     return tuple(residents)
 
 

@@ -24,6 +24,9 @@ _CALLS_PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _OPEN = "unknown"
 """Treatment of a note that still has to be settled."""
 
+SMALL_BATCH = 4
+"""The larger of the two batches that a step is tried out at; the other is half of it."""
+
 
 class Heard(NamedTuple):
     """Allocations of one rehearsal: bytes of each, by op."""
@@ -58,11 +61,11 @@ def rehearse(step: Step, arguments: Sequence[Any], batch: int, choose_branches: 
     """
     program = step.program
     if _calls_python(program):
-        return _unanswered(program, "it calls back into Python, and was not rehearsed")
+        return unanswered(program, "it calls back into Python, and was not rehearsed")
     call = as_function(step, step.graph_def)
     heard = []
-    for rows in sorted({min(batch, 2), min(batch, 4)}):
-        small = [_rows(argument, batch, rows) for argument in arguments]
+    for rows in sorted({min(batch, SMALL_BATCH // 2), min(batch, SMALL_BATCH)}):
+        small = [first_rows(argument, batch, rows) for argument in arguments]
         call(*small)  # the first call also makes constants
         events = profile.memory_events(lambda small=small: call(*small))  # type: ignore[misc]  # bound per turn
         sizes: dict[str, list[int]] = {}
@@ -77,7 +80,7 @@ def _calls_python(program: Program) -> bool:
     return any(op.kind in _CALLS_PYTHON for op in program.ops) or any(map(_calls_python, program.functions))
 
 
-def _rows(argument: Any, batch: int, rows: int) -> Any:
+def first_rows(argument: Any, batch: int, rows: int) -> Any:
     leading = argument.shape.rank and argument.shape[0] == batch
     return tf.identity(argument[:rows]) if leading else argument
 
@@ -98,7 +101,7 @@ def _answered(program: Program, heard: Sequence[Heard], branches: Set[str]) -> P
             notes.append(Note(f"{op.kind} {op.name}", "rehearsed", 0, f"it went round {trips} times"))
             op = replace(op, trips=trips)
         if op.name in branches and (arm := _only_arm(op, functions, heard)) is not None:
-            why = f"branch {arm + 1} of {len(op.bodies)} was taken each time; a step that takes another needs other bytes"
+            why = f"branch {arm + 1} of {len(op.bodies)} was taken each time; another has other bytes"
             notes.append(Note(f"{op.kind} {op.name}", "rehearsed", 0, why))
             op = replace(op, bodies=(op.bodies[arm],))
             returned = functions[op.bodies[0]]
@@ -147,11 +150,11 @@ def _line(points: Sequence[tuple[int, int]]) -> Dim:
     return Dim(max(0, high - slope * last), slope)
 
 
-def _unanswered(program: Program, why: str) -> Program:
+def unanswered(program: Program, why: str) -> Program:
     """Loops count as one trip and unknown shapes as nothing, and the notes say that this is a guess."""
     notes = tuple(replace(n, treatment="assumed", why=why) if n.treatment == _OPEN else n for n in program.notes)
     ops = tuple(
         replace(op, trips=Dim(1)) if op.kind.endswith("While") and op.trips is None else op for op in program.ops
     )
-    functions = tuple(_unanswered(function, why) for function in program.functions)
+    functions = tuple(unanswered(function, why) for function in program.functions)
     return replace(program, ops=ops, functions=functions, notes=notes)

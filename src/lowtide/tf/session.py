@@ -16,8 +16,9 @@ from lowtide.tf.build import Probe, build_program
 from lowtide.tf.capture import PROBE_BATCHES, versions
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import edges, in_order
+from lowtide.tf.known import Known
 from lowtide.tf.labels import Labels, LayerNames
-from lowtide.tf.shapes import Known, infer
+from lowtide.tf.shapes import infer
 
 _VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 

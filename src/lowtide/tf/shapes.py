@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from lowtide.tf import compat
+from lowtide.tf.bounds import bound
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import CONTROL, Tensor, edges, in_order, parse_tensor
+from lowtide.tf.held import follow_lists
+from lowtide.tf.known import Inferred, Known
+from lowtide.tf.trips import passes_through, trip_count
 
 LOOPS = frozenset({"While", "StatelessWhile"})
 BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
@@ -26,38 +30,6 @@ CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CONTROL_FLOW = LOOPS | BRANCHES | CALLS
 _LARGEST_CONSTANT = 64
 """Elements. Loop bounds and shapes are small; larger values are never needed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of a tensor: dims (None where unknown), a tensor list's element, a small constant's value.
-
-    `arms`: what it is after each branch, where it holds something else after one than after another.
-    """
-
-    dtype: str
-    dims: tuple[int | None, ...] | None
-    element: Known | None = None
-    length: int | None = None
-    value: Any = None
-    arms: tuple[Known, ...] = ()
-
-    @property
-    def complete(self) -> bool:
-        return self.dims is not None and None not in self.dims
-
-
-@dataclass(slots=True)
-class Inferred:
-    """Every tensor of one graph, the trip counts of its loops, and the same for its bodies.
-
-    `bounded` names the nodes whose shape depends on the data and of which an upper bound is given.
-    """
-
-    tensors: dict[Tensor, Known]
-    bounded: set[str] = field(default_factory=set)
-    trips: dict[str, int | None] = field(default_factory=dict)
-    bodies: dict[str, Inferred] = field(default_factory=dict)
 
 
 Functions = Mapping[str, Any]
@@ -71,7 +43,7 @@ def infer(graph_def: GraphDef, arguments: Mapping[str, Known], functions: Functi
     pending = [node for node in graph_def.node if node.op in CONTROL_FLOW]
     while True:
         tensors = _infer_flat(graph_def, arguments, stubs)
-        learned = _follow_lists(graph_def, tensors, stubs) or _bound(graph_def, tensors, stubs, found)
+        learned = follow_lists(graph_def, tensors, stubs) or bound(graph_def, tensors, stubs, found)
         if learned:
             stubs.update(learned)
             continue
@@ -208,159 +180,6 @@ def _as_shape_tensor(dims: tuple[int | None, ...] | None) -> Any:
     return np.array([-1 if d is None else d for d in dims], np.int32)
 
 
-# --- tensor lists: TensorFlow's inference knows what a list was declared to hold, this knows what was put in ---
-
-
-def _follow_lists(
-    graph_def: GraphDef, tensors: dict[Tensor, Known], stubs: Mapping[str, object]
-) -> dict[str, list[Known]]:
-    """Fill in `element` and `length` of the tensor lists; returns the nodes of which TensorFlow knew less.
-
-    A loop's shapes travel to its gradient as elements of lists: without their values the gradient has no shapes.
-    """
-    learned = {}
-    for node in graph_def.node:
-        if node.name in stubs or not node.op.startswith(_MAY_HOLD_LISTS):
-            continue
-        given = [tensors[edge] for edge in edges(node) if edge.output != CONTROL]
-        listed = _list_after(node.op, given)
-        if listed is not None:
-            out = Tensor(node.name, 0)
-            tensors[out] = replace(tensors[out], element=listed[0], length=listed[1])
-        taken = Tensor(node.name, 1 if node.op == "TensorListPopBack" else 0)
-        if node.op in _TAKES and given[0].element is not None:
-            better = _taken(node.op, given[0], tensors[taken])
-            if (better.dims, better.value is None) != (tensors[taken].dims, tensors[taken].value is None):
-                tensors[taken] = better
-                learned[node.name] = [tensors[Tensor(node.name, i)] for i in range(taken.output + 1)]
-    return learned
-
-
-_MAY_HOLD_LISTS = ("TensorList", "EmptyTensorList", "Optional", "Identity", "ZerosLike")
-_TAKES = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack", "OptionalGetValue"})
-
-
-def _taken(op: str, source: Known, declared: Known) -> Known:
-    element = source.element
-    assert element is not None
-    dims = element.dims
-    if op == "TensorListStack" and dims is not None:
-        count = source.length
-        if count is None and declared.dims:
-            count = declared.dims[0]
-        dims = (count, *dims)
-    if dims is None or declared.complete:
-        dims = declared.dims
-    return replace(declared, dims=dims, value=None if op == "TensorListStack" else element.value)
-
-
-def _list_after(op: str, given: Sequence[Known]) -> tuple[Known | None, int | None] | None:
-    """(what the list holds, how many) after `op`; None when `op` makes no list."""
-    if op == "TensorListFromTensor":
-        source = given[0]
-        dims = None if source.dims is None else source.dims[1:]
-        return Known(source.dtype, dims), source.dims[0] if source.dims else None
-    if op in ("EmptyTensorList", "OptionalNone"):
-        return None, 0
-    if op == "OptionalFromValue":
-        return (given[0], 1) if len(given) == 1 else None
-    if op == "TensorListReserve":
-        count = given[1].value
-        return None, None if count is None else int(count)
-    if op in ("Identity", "ZerosLike") and given[0].dtype == "variant":
-        return given[0].element, given[0].length
-    change = {"TensorListPushBack": 1, "TensorListPopBack": -1, "TensorListSetItem": 0}.get(op)
-    if change is None:
-        return None
-    source = given[0]
-    put = given[{"TensorListPushBack": 1, "TensorListSetItem": 2}[op]] if op != "TensorListPopBack" else None
-    element = source.element if put is None else put
-    return element, None if source.length is None else source.length + change
-
-
-# --- shapes that depend on the data ---
-
-
-def _bound(
-    graph_def: GraphDef, tensors: dict[Tensor, Known], stubs: Mapping[str, object], found: Inferred
-) -> dict[str, list[Known]]:
-    """Nodes with open dimensions and a known upper bound, at that bound."""
-    learned = {}
-    for node in graph_def.node:
-        rule = _BOUNDS.get(node.op)
-        if rule is None or node.name in stubs:
-            continue
-        given = [tensors[edge] for edge in edges(node) if edge.output != CONTROL]
-        made = _outputs(node.name, tensors)
-        if all(known.complete for known in made) or not all(known.complete for known in given):
-            continue
-        bounded = [replace(k, dims=d) for k, d in zip(made, rule(given, made), strict=True)]
-        tensors.update({Tensor(node.name, i): known for i, known in enumerate(bounded)})
-        if node.op not in _SMALL_AND_FOLDED:
-            found.bounded.add(node.name)
-            learned[node.name] = bounded
-    return learned
-
-
-def _outputs(node: str, tensors: Mapping[Tensor, Known]) -> list[Known]:
-    outputs: list[Known] = []
-    while (known := tensors.get(Tensor(node, len(outputs)))) is not None:
-        outputs.append(known)
-    return outputs
-
-
-_SMALL_AND_FOLDED = frozenset({"BroadcastGradientArgs", "BroadcastArgs"})
-"""A few axes each; TensorFlow computes their values where it needs them, so they must stay in the graph."""
-
-_Dims = tuple[int | None, ...] | None
-
-
-def _elements(known: Known) -> int:
-    return math.prod(d or 0 for d in known.dims or ())
-
-
-def _broadcast_axes(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
-    """How many axes a gradient sums over to undo broadcasting; at most all when the shapes are not known here."""
-    if any(known.value is None for known in given):
-        return _longest_vector(given, made)
-    shapes = [np.atleast_1d(known.value).tolist() for known in given]
-    rank = max(map(len, shapes))
-    padded = [[1] * (rank - len(shape)) + shape for shape in shapes]
-    if shapes[0] == shapes[1]:
-        return [(0,), (0,)]
-    return [(sum(size == 1 for size in shape),) for shape in padded]
-
-
-def _longest_vector(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
-    longest = max(_elements(known) for known in given)
-    return [(longest,) for _ in made]
-
-
-def _every_index(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
-    return [(_elements(given[0]), len(given[0].dims or ()))]
-
-
-def _every_element(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
-    return [(_elements(given[0]),) for _ in made]
-
-
-def _every_row(given: Sequence[Known], made: Sequence[Known]) -> list[_Dims]:
-    return [given[0].dims for _ in made]
-
-
-_BOUNDS = {
-    "BroadcastGradientArgs": _broadcast_axes,
-    "BroadcastArgs": _longest_vector,
-    "Where": _every_index,
-    "Unique": _every_element,
-    "UniqueV2": _every_element,
-    "UniqueWithCounts": _every_element,
-    "ListDiff": _every_element,
-    "DynamicPartition": _every_row,
-}
-"""Upper bounds of outputs whose shape only the data tells."""
-
-
 # --- loops, branches, calls ---
 
 
@@ -403,7 +222,7 @@ def _infer_loop(node: Any, given: Sequence[Known], functions: Functions, found: 
     if any(_differs(a, b) for a, b in zip(widened, inside, strict=True)):
         inside = widened
         after = _infer_body(body, inside, functions, found)
-    trips = _trip_count(functions[cond], functions[body], given)
+    trips = trip_count(functions[cond], functions[body], given)
     found.trips[node.name] = trips
     found.trips[body] = trips
     _infer_body(cond, inside, functions, found)
@@ -413,22 +232,9 @@ def _infer_loop(node: Any, given: Sequence[Known], functions: Functions, found: 
 def _carried(body: Any, given: Sequence[Known]) -> list[Known]:
     """What the body sees: a constant it changes is none inside; a list's length counts from here, a round's growth."""
     return [
-        known if _passes_through(body, index) else replace(known, value=None, length=0)
+        known if passes_through(body, index) else replace(known, value=None, length=0)
         for index, known in enumerate(given)
     ]
-
-
-def _passes_through(body: Any, index: int) -> bool:
-    argument = body.signature.input_arg[index].name
-    returned = body.ret[body.signature.output_arg[index].name]
-    return argument in (returned, _through_identity(body, returned))
-
-
-def _through_identity(body: Any, tensor: str) -> str:
-    nodes = {node.name: node for node in body.node_def}
-    while (node := nodes.get(tensor.split(":")[0])) is not None and node.op == "Identity":
-        tensor = node.input[0]
-    return tensor
 
 
 def _widen(before: Known, after: Known) -> Known:
@@ -476,63 +282,4 @@ def _larger(outputs: Sequence[Known]) -> Known:
     complete = [known for known in outputs if known.complete]
     if len(complete) < len(outputs):
         return replace(outputs[0], dims=outputs[0].dims if not complete else complete[0].dims, value=None)
-    return replace(max(complete, key=_elements), value=None)
-
-
-def _trip_count(cond: Any, body: Any, given: Sequence[Known]) -> int | None:
-    """How often a counting loop goes round: `counter < limit`, counter up by one; None when it is not such a loop.
-
-    Several conditions joined by `and` give the smallest: each is a bound, and counting loops have no other exit.
-    """
-    nodes = {node.name: node for node in cond.node_def}
-    arguments = {arg.name: index for index, arg in enumerate(cond.signature.input_arg)}
-    wanted = [cond.ret[cond.signature.output_arg[0].name]]
-    counts = []
-    while wanted:
-        node = nodes.get(wanted.pop().split(":")[0])
-        if node is None:
-            return None
-        if node.op in ("LogicalAnd", "Identity"):
-            wanted.extend(text for text in node.input if not text.startswith("^"))
-        elif node.op == "Less":
-            counts.append(_count(node, nodes, arguments, body, given))
-        else:
-            return None
-    if not counts or None in counts:
-        return None
-    return min(count for count in counts if count is not None)
-
-
-def _count(
-    less: Any, nodes: Mapping[str, Any], arguments: Mapping[str, int], body: Any, given: Sequence[Known]
-) -> int | None:
-    counter, limit = (_argument(text, nodes, arguments) for text in less.input[:2])
-    bound = _constant(less.input[1], nodes) if limit is None else given[limit].value
-    if limit is not None and not _passes_through(body, limit):
-        return None
-    if counter is None or bound is None or given[counter].value is None or not _counts_up(body, counter):
-        return None
-    return max(0, int(bound) - int(given[counter].value))
-
-
-def _argument(tensor: str, nodes: Mapping[str, Any], arguments: Mapping[str, int]) -> int | None:
-    while (node := nodes.get(tensor.split(":")[0])) is not None and node.op == "Identity":
-        tensor = node.input[0]
-    return arguments.get(tensor)
-
-
-def _constant(tensor: str, nodes: Mapping[str, Any]) -> Any:
-    node = nodes.get(tensor.split(":")[0])
-    if node is None or node.op != "Const":
-        return None
-    return tf.make_ndarray(node.attr["value"].tensor)
-
-
-def _counts_up(body: Any, index: int) -> bool:
-    nodes = {node.name: node for node in body.node_def}
-    argument = body.signature.input_arg[index].name
-    node = nodes.get(_through_identity(body, body.ret[body.signature.output_arg[index].name]).split(":")[0])
-    if node is None or node.op not in ("AddV2", "Add"):
-        return False
-    step = next((_constant(text, nodes) for text in node.input[:2] if _constant(text, nodes) is not None), None)
-    return step is not None and int(step) == 1 and argument in node.input[:2]
+    return replace(max(complete, key=lambda known: known.elements), value=None)

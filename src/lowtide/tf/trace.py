@@ -7,7 +7,7 @@ needs a number there, it is traced at several numbers instead, and sizes are fit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import keras
@@ -15,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from lowtide.errors import BadUse, NotCapturable
-from lowtide.program import Source
+from lowtide.program import Note, Program, Source
 from lowtide.tf import compat
 from lowtide.tf.capture import PROBE_BATCHES, Step, Trace, VariableFact, capture
+from lowtide.tf.known import Known
 from lowtide.tf.labels import LayerNames
-from lowtide.tf.shapes import Known
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,14 @@ class Seen:
 def capture_model(model: Any, data: Any, seen: Seen | None = None) -> Step:
     """The train step of a compiled Keras model on a batch like `data`: (x,), (x, y) or (x, y, sample_weight)."""
     require_compiled(model)
-    compat.build_for_training(model, data)
+    if compat.replicas(model) > 1:
+        with model.distribute_strategy.scope():
+            compat.build_for_training(model, one_replicas(data))
+    else:
+        compat.build_for_training(model, data)
     one_step = step_function(model)
     layers = _layer_names([model], seen)
-    return _capture_call(one_step, (data,), {}, layers, lambda: _model_variables(model))
+    return _capture_call(one_step, (data,), {}, layers, lambda: _model_variables(model, layers))
 
 
 def step_function(model: Any, jit_compile: bool = False) -> Any:
@@ -57,11 +61,23 @@ def capture_function(
     return _capture_call(function, arguments, options, layers, dict)
 
 
+def as_if_compiled(program: Program) -> Program:
+    """The Program of a step that is run op by op: the same compiled, and a note that says so."""
+    eager = Note("run_eagerly=True", "assumed", 0, "the step is run op by op; this is it compiled")
+    return replace(program, notes=(eager, *program.notes))
+
+
 def require_compiled(model: Any) -> None:
     if not isinstance(model, keras.Model):
         raise BadUse(f"expected a Keras model, received {type(model).__name__}; pass a compiled keras.Model")
     if not model.compiled:
         raise BadUse(f"model {model.name!r} is not compiled; call model.compile(optimizer, loss) first")
+
+
+def replicas_of(model: Any) -> int:
+    """How many devices a compiled model trains on at once."""
+    require_compiled(model)
+    return compat.replicas(model)
 
 
 def example_batch(model: Any, batch: int) -> Any:
@@ -145,6 +161,13 @@ def _closed_trace(function: Any, arguments: Any, options: Any, batch: int | None
     return Trace(size or 1, concrete, _examples((arguments, options), batch, size))
 
 
+def one_replicas(data: Any) -> Any:
+    """The batch that the first of several devices gets."""
+    return tf.nest.map_structure(
+        lambda leaf: compat.per_replica(leaf)[0] if isinstance(leaf, tf.distribute.DistributedValues) else leaf, data
+    )
+
+
 def batch_of(structure: Any) -> int | None:
     """The leading dimension of the first tensor that has one."""
     for leaf in tf.nest.flatten(structure, expand_composites=True):
@@ -167,6 +190,8 @@ def relaxed(structure: Any, batch: int | None, size: int | None) -> Any:
     """The same structure with specs for tensors, whose leading dimension is `size` where it was the batch."""
 
     def spec(leaf: Any) -> Any:
+        if isinstance(leaf, tf.distribute.DistributedValues):
+            return compat.per_replica_spec(leaf, [spec(value) for value in compat.per_replica(leaf)])
         if not _is_tensor(leaf):
             return leaf
         dims = list(leaf.shape)
@@ -201,17 +226,28 @@ def _layer_names(models: Sequence[Any], seen: Seen | None) -> LayerNames:
     return LayerNames(names | set(sources), sources)
 
 
-def _model_variables(model: Any) -> dict[int, VariableFact]:
-    """Name and category of each variable of a Keras model, by the identity of its handle."""
+def _model_variables(model: Any, layers: LayerNames) -> dict[int, VariableFact]:
+    """Name, category and layer of each variable of a Keras model, by the identity of its handle."""
     optimizers = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
     if model.optimizer is not None:
         optimizers.append(model.optimizer)
     facts = {}
     for variable in model.metrics_variables:
         facts[id(compat.handle_of(variable))] = VariableFact(variable.path, "other")
+    served = {variable.path: layers.layer_of(variable.path) for variable in model.variables}
+    in_slots = {path.replace("/", "_"): layer for path, layer in served.items()}
     for variable in model.variables:
-        facts[id(compat.handle_of(variable))] = VariableFact(variable.path, "parameters")
+        facts[id(compat.handle_of(variable))] = VariableFact(variable.path, "parameters", served[variable.path])
     for optimizer in optimizers:
         for variable in optimizer.variables:
-            facts[id(compat.handle_of(variable))] = VariableFact(variable.path, "optimizer state")
+            layer = _layer_served(variable.path, in_slots)
+            facts[id(compat.handle_of(variable))] = VariableFact(variable.path, "optimizer state", layer)
     return facts
+
+
+def _layer_served(slot: str, served: Mapping[str, str]) -> str:
+    """The layer of the variable that an optimizer's slot is for: Keras puts that variable's path in the slot's name."""
+    name = slot.rpartition("/")[2]
+    while name and name not in served:
+        name = name.rpartition("_")[0]
+    return served.get(name, "")
