@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras import layers, ops, optimizers
 
@@ -45,11 +44,12 @@ class Entry:
 
 
 def normal(*shape: int) -> tf.Tensor:
-    return tf.constant(np.random.default_rng(0).normal(size=shape), tf.float32)
+    """Made on the device: an array from NumPy is shared with it if it happens to be aligned, and then not counted."""
+    return tf.random.stateless_normal(shape, [0, 0])
 
 
 def integers(high: int, *shape: int, low: int = 0) -> tf.Tensor:
-    return tf.constant(np.random.default_rng(1).integers(low, high, shape), tf.int32)
+    return tf.random.stateless_uniform(shape, [1, 1], low, high, tf.int32)
 
 
 def padded_tokens(vocabulary: int, batch: int, length: int) -> tf.Tensor:
