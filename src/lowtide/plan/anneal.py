@@ -19,7 +19,7 @@ from lowtide.plan.tape import Tape
 
 Found = tuple[int, float, tuple[int, ...]]  # peak, cost, order
 
-BLOCK = 64  # moves between two looks at the clock
+BLOCK = 64  # moves between two looks at how much is spent
 HOT, COLD = 0.5, 0.005  # temperatures, in mean node costs
 STEP = 0.995  # how far the budget comes down at once
 LENGTHS = (1, 2, 3, 5, 8, 16)  # executions that one recomputation may add
@@ -53,11 +53,20 @@ class Annealer:
             self.best = tape.cost
             self.found.append((tape.peak(), tape.cost, tape.order()))
 
-    def run(self, until: float, stop: Callable[[], bool] = lambda: False) -> None:
-        """Come down to the budget, then cool; until `stop` says so, or nothing can be cheaper."""
-        self.descend(until, stop)
+    def run(self, moves: int, until: float, stop: Callable[[], bool] = lambda: False) -> None:
+        """Come down to the budget, then cool, in about `moves` moves; earlier if `until` or `stop` says so."""
+        start = monotonic()
+
+        def spent() -> float:
+            """The share of the walk that is behind us; the clock has a say when half the time is gone."""
+            if self.best <= self.enough and self.tape.budget == self.target:
+                return 1.0
+            clock = (monotonic() - start) / max(1e-9, until - start)
+            return 1.0 if stop() else max(self.tried / moves, 2 * clock - 1)
+
+        self.descend(spent)
         self.polish(until)
-        self.cool(until, stop)
+        self.cool(spent)
 
     def polish(self, until: float) -> None:
         """Drop every recomputation that the budget does not need, the dearest first."""
@@ -76,20 +85,20 @@ class Annealer:
         tape.log.clear()
         self.note()
 
-    def descend(self, deadline: float, stop: Callable[[], bool]) -> None:
+    def descend(self, spent: Callable[[], float]) -> None:
         """Lower the budget a little whenever the row is within it, until it is the one asked for."""
         tape = self.tape
-        while (tape.budget > self.target or tape.excess) and monotonic() < deadline and not stop():
+        while (tape.budget > self.target or tape.excess) and spent() < 1:
             if tape.excess == 0:
                 tape.set_budget(max(self.target, int(tape.peak() * STEP) - 1))
                 self.best = float("inf")
                 self.note()
             self.block(self.hot * self.unit)
 
-    def cool(self, deadline: float, stop: Callable[[], bool]) -> None:
-        start = monotonic()
-        while (now := monotonic()) < deadline and self.best > self.enough and not stop():
-            self.block(self.unit * HOT * (COLD / HOT) ** ((now - start) / (deadline - start)))
+    def cool(self, spent: Callable[[], float]) -> None:
+        begin = spent()
+        while (now := spent()) < 1:
+            self.block(self.unit * HOT * (COLD / HOT) ** ((now - begin) / (1 - begin)))
 
     def block(self, temperature: float) -> None:
         tape = self.tape

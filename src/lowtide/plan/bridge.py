@@ -6,13 +6,13 @@ as one node with the bytes they were simulated to need.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lowtide.ops import ANY_INPUT, UNKNOWN, Act, Rule, rule_at
+from lowtide.plan.costs import op_seconds
 from lowtide.plan.problem import Node, Problem, Schedule, Value
 from lowtide.program import Op, Program
-from lowtide.simulate.executor import durations
 from lowtide.simulate.insides import op_needs
 
 _GIVEN = frozenset({Act.SOURCE, Act.READ})
@@ -26,11 +26,15 @@ COPY = "lowtide_again"
 """Scope of the names of recomputed ops."""
 
 
-def problem_of(program: Program, batch: int, order: Sequence[int]) -> Problem:
+Costs = Callable[[Program, int], Sequence[float]]
+"""(the step, a batch) -> seconds that each of its ops takes."""
+
+
+def problem_of(program: Program, batch: int, order: Sequence[int], costs: Costs = op_seconds) -> Problem:
     """The game of the step at `batch`; node n is op `order[n]`."""
     rules = [rule_at(op, program.values, batch) or UNKNOWN for op in program.ops]
     position = {op: n for n, op in enumerate(order)}
-    seconds = durations(program, batch)
+    seconds = costs(program, batch)
     needs = op_needs(program, batch, order)
     values = _values(program, batch, rules, needs.held)
     ends = _ended_reads(program, rules, order)

@@ -2,7 +2,8 @@
 
 An alias op has no bytes of its own, so it executes with the op whose storage it shares, together with the cheap
 nodes that lie between them (the shape a Reshape is given). Where that would close a cycle or drag in something
-that matters, the storage is made once and never again: exact, but that storage is not recomputed.
+that matters, the alias op executes in a place of its own, and follows every repeat of the other (an echo), if all
+else it reads is small. Where not, the storage is made once and never again: that storage is not recomputed.
 
 Known to be suboptimal: a group holds all its inputs until its last member is done, so its peak is an upper bound.
 """
@@ -16,6 +17,7 @@ from lowtide.plan.game import Game
 from lowtide.plan.problem import Problem
 
 CLOSURE_LIMIT = 24
+SMALL = 16  # times smaller than what it goes with
 
 
 @dataclass(slots=True)
@@ -30,8 +32,8 @@ class _Links:
 def contract(problem: Problem) -> Game:
     """The Game of `problem` with aliases folded in, in the Problem's own order."""
     links = _links(problem)
-    group_of, frozen = _fold_aliases(problem, links)
-    return build(problem, _in_order(links, group_of), frozen)
+    group_of, frozen, echoes = _fold_aliases(problem, links)
+    return build(problem, _in_order(links, group_of), frozen, echoes)
 
 
 def _links(problem: Problem) -> _Links:
@@ -69,26 +71,38 @@ def _resolve(problem: Problem, root: list[int]) -> list[int]:
     return out
 
 
-def _fold_aliases(problem: Problem, links: _Links) -> tuple[list[int], set[int]]:
-    """A group for each node (named by one member), and the root values that must be made only once."""
+def _fold_aliases(problem: Problem, links: _Links) -> tuple[list[int], set[int], dict[int, list[int]]]:
+    """A group for each node (named by one member), the root values that are made only once, the echoes of others."""
     group = list(range(len(problem.nodes)))
     members: dict[int, list[int]] = {}
     frozen: set[int] = set()
+    echoes: dict[int, list[int]] = {}
     for n, node in enumerate(problem.nodes):
         for v in node.outputs:
-            if problem.values[v].alias_of is None or links.root[v] < 0:
+            root = links.root[v]
+            if problem.values[v].alias_of is None or root < 0:
                 continue
-            home = group[links.maker[links.root[v]]]
+            home = group[links.maker[root]]
             if group[n] == home:
                 continue
             closure = _between(problem, links, set(members.get(home, [home])), n)
             if closure is None or any(group[m] != m or m in members for m in closure):
-                frozen.add(links.root[v])
+                if _may_echo(problem, links, n, root):
+                    echoes.setdefault(root, []).append(n)
+                else:
+                    frozen.add(root)
                 continue
             members.setdefault(home, [home]).extend(closure)
             for m in closure:
                 group[m] = home
-    return group, frozen
+    return group, frozen, echoes
+
+
+def _may_echo(problem: Problem, links: _Links, n: int, root: int) -> bool:
+    """Whether repeating `n` with the maker of `root` asks for nothing but `root` that is not small."""
+    node = problem.nodes[n]
+    others = sum(problem.values[v].bytes for v in (*node.inputs, *node.outputs) if links.root[v] not in (root, -1))
+    return node.recomputable and len(node.outputs) == 1 and others * SMALL <= problem.values[root].bytes
 
 
 def _between(problem: Problem, links: _Links, home: set[int], n: int) -> list[int] | None:
@@ -111,7 +125,7 @@ def _between(problem: Problem, links: _Links, home: set[int], n: int) -> list[in
     for m in closure:
         node = problem.nodes[m]
         fresh = sum(problem.values[v].bytes for v in node.outputs if problem.values[v].alias_of is None)
-        if not node.recomputable or fresh * 16 > biggest:
+        if not node.recomputable or fresh * SMALL > biggest:
             return None
     return closure
 
@@ -144,11 +158,17 @@ def _in_order(links: _Links, group_of: Sequence[int]) -> list[tuple[int, ...]]:
     return out
 
 
-def build(problem: Problem, groups: Sequence[tuple[int, ...]], frozen: Iterable[int] = ()) -> Game:
+def build(
+    problem: Problem, groups: Sequence[tuple[int, ...]], frozen: Iterable[int], echoes: dict[int, list[int]]
+) -> Game:
     """The side tables of a Game whose groups are `groups`."""
     links = _links(problem)
-    game = Game(members=[*groups, ()], resident=problem.resident_bytes)
+    game = Game(members=[*groups, ()], again=[*groups, ()], resident=problem.resident_bytes)
     group_of = {n: g for g, ms in enumerate(groups) for n in ms}
+    for root, nodes in echoes.items():
+        game.again[group_of[links.maker[root]]] += tuple(nodes)
+        for n in nodes:  # what an echo reads besides is held for it: few bytes, counted always
+            game.resident += sum(problem.values[v].bytes for v in problem.nodes[n].inputs if links.root[v] != root)
     readers: dict[int, set[int]] = {}
     for n, node in enumerate(problem.nodes):
         for v in node.inputs:
@@ -159,6 +179,11 @@ def build(problem: Problem, groups: Sequence[tuple[int, ...]], frozen: Iterable[
     for g, ms in enumerate(groups):
         _describe(problem, game, links, storage, g, ms, group_of)
         game.once.append(g in frozen_groups or any(not problem.nodes[n].recomputable for n in ms))
+    for g, ms in enumerate(groups):  # the cost of a group is that of a repeat
+        more = sum(problem.nodes[n].cost for n in game.again[g][len(ms) :])
+        game.cost[g] += more
+        game.fixed -= more
+    game.exact = not frozen_groups and not echoes and all(len(ms) == 1 for ms in groups)
     _end(game, [s for v in sorted(kept) for s in storage.get(v, ())])
     _close(problem, game, group_of, readers)
     _readers(game)

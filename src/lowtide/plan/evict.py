@@ -12,10 +12,12 @@ in an earlier round is taken back; `anneal` does that where the row is short eno
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from time import monotonic
 
+from lowtide.plan.cut import Cut
 from lowtide.plan.game import Game
 from lowtide.plan.profile import Profile, row_profile
 
@@ -27,9 +29,15 @@ LONGEST = 3  # times the first row: a row that grows beyond this is going nowher
 Gap = tuple[int, int, int]  # storage, idle after this position, read again at this one
 
 
-def fit(game: Game, order: Sequence[int], budget: int, deadline: float) -> tuple[int, ...]:
-    """A row within `budget` if the rounds find one, else the row that came nearest."""
+def fit(game: Game, order: Sequence[int], budget: int, deadline: float, cut: Cut | None = None) -> tuple[int, ...]:
+    """A row within `budget` if the rounds find one, else the row that came nearest.
+
+    A `cut` says what to drop in the first round.
+    """
     row, best, nearest, idle = tuple(order), tuple(order), float("inf"), 0
+    if cut is not None and cut.drop:
+        profile = row_profile(game, row)
+        row = trim(game, _Rebuild(game, row, profile, _gaps_at(game, profile, cut), budget).row)
     for _ in range(ROUNDS):
         profile = row_profile(game, row)
         excess = sum([x - budget for x in profile.bytes if x > budget])
@@ -44,6 +52,23 @@ def fit(game: Game, order: Sequence[int], budget: int, deadline: float) -> tuple
             break
         row = trim(game, _Rebuild(game, row, profile, picked, budget).row)
     return best
+
+
+def _gaps_at(game: Game, profile: Profile, cut: Cut) -> list[Gap]:
+    """What the cut drops, as the gaps around its moment."""
+    at, out = profile.first[cut.at], []
+    for s in cut.drop:
+        events = profile.events[s]
+        i = bisect_left(events, (at, False))
+        if 0 < i < len(events) and events[i][0] > at and may_be_made(game, profile, s, events[i][0]):
+            out.append((s, events[i - 1][0], events[i][0]))
+    return out
+
+
+def may_be_made(game: Game, profile: Profile, s: int, at: int) -> bool:
+    """Whether the maker of `s` may still execute at position `at`."""
+    maker = game.maker[s]
+    return not game.once[maker] and all(profile.first[w] >= at for w in game.closers[maker])
 
 
 class _Picker:
@@ -61,17 +86,12 @@ class _Picker:
         hot = list(accumulate((x > 0 for x in self.over), initial=0))
         game, out = self.game, []
         for s, events in enumerate(self.profile.events):
-            if game.size[s] == 0 or game.once[game.maker[s]]:
+            if game.size[s] == 0:
                 continue
             for (a, _), (b, made) in pairwise(events):
-                if not made and b > a + 1 and hot[b] > hot[a + 1] and self._open(s, b):
+                if not made and b > a + 1 and hot[b] > hot[a + 1] and may_be_made(game, self.profile, s, b):
                     out.append((s, a, b))
         return out
-
-    def _open(self, s: int, b: int) -> bool:
-        """Whether the maker of `s` may still execute at `b`."""
-        closers = self.game.closers[self.game.maker[s]]
-        return all(self.profile.first[w] >= b for w in closers)
 
     def pick(self, deadline: float) -> list[Gap]:
         picked: list[Gap] = []
@@ -177,8 +197,7 @@ class _Rebuild:
 
     def _must_be_made(self, u: int, at: int) -> bool:
         game, profile = self.game, self.profile
-        maker = game.maker[u]
-        if game.once[maker] or any(profile.first[w] < at for w in game.closers[maker]):
+        if not may_be_made(game, profile, u, at):
             return False
         if u in self.gone:
             return True

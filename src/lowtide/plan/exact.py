@@ -153,6 +153,7 @@ class Model:
         solver = cp.CpSolver()
         solver.parameters.max_time_in_seconds = seconds
         solver.parameters.num_workers = workers
+        solver.parameters.random_seed = 0
         solver.parameters.log_search_progress = verbose
         status = solver.solve(self.model)
         base = sum(self.game.cost)

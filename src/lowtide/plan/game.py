@@ -1,7 +1,8 @@
 """A Problem made ready for search: storages in place of values, side tables in place of objects.
 
 `Game` is what the search plays: its nodes ("groups") are one or more nodes of the Problem that always execute
-together, its storages are the buffers that outlive a group. `lowtide.plan.contract` makes the groups.
+together, its storages are the buffers that outlive a group. `lowtide.plan.contract` makes the groups,
+and `lowtide.plan.coarsen` larger ones of them.
 The last group is an artificial one that reads everything kept: it costs nothing and ends every schedule.
 """
 
@@ -22,6 +23,7 @@ class Game:
     """Side tables by group (`cost` ... `closes`) and by storage (`size` ... `readers`)."""
 
     members: list[tuple[int, ...]]
+    again: list[tuple[int, ...]] = field(default_factory=list)  # the members that a repeat executes
     cost: list[float] = field(default_factory=list)
     scratch: list[int] = field(default_factory=list)
     ins: list[tuple[StorageId, ...]] = field(default_factory=list)
@@ -37,14 +39,26 @@ class Game:
     maker: list[GroupId] = field(default_factory=list)
     readers: list[tuple[GroupId, ...]] = field(default_factory=list)
     resident: int = 0
+    fixed: float = 0.0  # what every row costs besides the costs of its groups
+    exact: bool = False  # each group is one node, and nothing is forbidden that the Problem allows
 
     @property
     def end(self) -> GroupId:
         return len(self.members) - 1
 
     def expand(self, order: Iterable[GroupId]) -> Schedule:
-        """The schedule of the Problem's nodes that an order of groups stands for."""
-        return tuple(node for group in order for node in self.members[group])
+        """The schedule of the Problem's nodes that an order of groups stands for.
+
+        A repeat executes of `again` what has executed before.
+        """
+        seen: set[int] = set()
+        done: set[GroupId] = set()
+        out: list[int] = []
+        for group in order:
+            out += [n for n in self.again[group] if n in seen] if group in done else self.members[group]
+            seen.update(self.members[group])
+            done.add(group)
+        return tuple(out)
 
 
 def prune(problem: Problem, schedule: Schedule) -> Schedule:

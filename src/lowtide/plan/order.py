@@ -33,9 +33,9 @@ def best_order(game: Game, order: Sequence[int]) -> tuple[int, ...]:
 def early(game: Game, order: Sequence[int]) -> tuple[int, ...]:
     """`order` with every node that frees at least what it makes moved up to just after what it needs."""
     key = [float(len(order))] * len(game.members)
-    last = {g: i for i, g in enumerate(order)}
+    last = _last_reads(game, order)
     for i, g in enumerate(order):
-        freed = sum(game.size[s] for s in game.ins[g] if max(last.get(r, len(order)) for r in game.readers[s]) == i)
+        freed = sum(game.size[s] for s in game.ins[g] if last[s] == i)
         needs = [game.maker[s] for s in game.ins[g]] + [*game.after[g], *game.closes[g]]
         if freed >= sum(game.size[s] for s in game.outs[g]) and needs:
             key[g] = min(float(i), max(key[m] for m in needs) + NUDGE)
@@ -47,16 +47,25 @@ def early(game: Game, order: Sequence[int]) -> tuple[int, ...]:
 def late(game: Game, order: Sequence[int]) -> tuple[int, ...]:
     """`order` with every node that makes more than it frees moved down to just before its first reader."""
     key = [float(len(order))] * len(game.members)
-    last = {g: i for i, g in enumerate(order)}
+    last = _last_reads(game, order)
     for i in range(len(order) - 1, -1, -1):
         g = order[i]
-        freed = sum(game.size[s] for s in game.ins[g] if max(last.get(r, len(order)) for r in game.readers[s]) == i)
+        freed = sum(game.size[s] for s in game.ins[g] if last[s] == i)
         readers = [r for s in game.outs[g] for r in game.readers[s]] + [*game.before[g], *game.closers[g]]
         if freed < sum(game.size[s] for s in game.outs[g]) and readers:
             key[g] = max(float(i), min(key[r] for r in readers) - NUDGE)
         else:
             key[g] = float(i)
     return tuple(sorted(order, key=key.__getitem__))
+
+
+def _last_reads(game: Game, order: Sequence[int]) -> list[int]:
+    """For each storage the position of its last read."""
+    last = [-1] * len(game.size)
+    for i, g in enumerate([*order, game.end]):
+        for s in game.ins[g]:
+            last[s] = i
+    return last
 
 
 def greedy(game: Game, look: float = 0.5) -> tuple[int, ...]:

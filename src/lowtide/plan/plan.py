@@ -1,40 +1,37 @@
 """Program + budget -> Plan: the schedule, proven on the simulator before it is believed.
 
 The planner works on requested bytes, a limit bites on chunks. So the plan is made for a target below the budget,
-simulated with its copies on the allocator's model, and made again for a smaller target until its chunks fit.
-Infeasible is an answer too.
+simulated with its copies on the allocator's model, and made again for a smaller target until its chunks fit; or, where
+the allocator has the budget and no more, until it refuses nothing. Infeasible is an answer too.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
 
 from lowtide.errors import Infeasible
-from lowtide.plan.bridge import problem_of, with_copies
+from lowtide.plan.account import Account, Move
+from lowtide.plan.bridge import Costs, problem_of, with_copies
+from lowtide.plan.costs import op_seconds
+from lowtide.plan.offers import offers
 from lowtide.plan.planner import Planner
-from lowtide.plan.problem import Report, Schedule, silent
+from lowtide.plan.problem import Point, Report, Schedule, Smallest, silent
+from lowtide.plan.room import is_all_there_is, smallest_region, timeline_within
 from lowtide.program import Program
 from lowtide.simulate import Timeline, simulate, tidy_order
 from lowtide.units import format_size
 
 ATTEMPTS = 6
-SHARE_OF_FIRST = 0.5  # of the time, for the first attempt
+SETTLE = 0.0005  # of the step's time: a round of search that saves less twice is the last
+VARIANTS = 4  # plans of the same cost that are tried before more is paid
+TRY_BELOW = (0.01, 0.03)  # of the target: tried before searching again
+LAST_SHARE = 0.3  # of the time: with less left, a plan that fits is good enough
+CLOSE = 0.003  # of the target: no use to search for so little more
 FIRST_STEP_DOWN = 0.005  # of the target, when a plan fits in bytes and not in the allocator's pieces; then doubled
 SPARE = 0.004  # of the budget, for what the simulator does not know
 BATCHES_AHEAD = 2  # batches that an input pipeline may have ready on the device besides the one that trains
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One kind of thing that a plan does, exact all of them: the results are the same bit for bit."""
-
-    name: str
-    count: int
-    saved: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,116 +63,138 @@ class Plan:
         return self.seconds / self.seconds_before - 1 if self.seconds_before else 0.0
 
 
-def plan_facts(plan: Plan) -> dict[str, Any]:
-    """A Plan in numbers, for a report. Bytes are integers, and their keys end in `_bytes`."""
-    return {
-        "budget_bytes": plan.budget,
-        "peak_bytes": plan.peak,
-        "without_bytes": plan.before.chunk_peak,
-        "resident_bytes": plan.timeline.chunk_resident,
-        "batch": plan.timeline.batch,
-        "slowdown": plan.slowdown,
-        "gap": plan.gap,
-        "moves": [
-            {"name": move.name, "count": move.count, "saved_bytes": move.saved, "seconds": move.seconds, "exact": True}
-            for move in plan.moves
-        ],
-    }
-
-
-def plan_curve(program: Program, seconds: float = 20.0, batch: int | None = None) -> dict[str, Any]:
-    """Bytes against time from the base to the smallest budget found, and the op that sets that."""
-    size = program.batch if batch is None else batch
-    order = tidy_order(program, size)
-    before = simulate(program, size, order)
-    planner = Planner(problem_of(program, size, order))
-    outside = before.chunk_peak - planner.base.peak  # residents, and what the allocator rounds up
-    points = {}
-    for point in planner.curve(seconds):
-        points[round((point.peak + outside) / before.chunk_peak, 2)] = point  # one a percent: the cheapest of it
-    smallest = planner.smallest(0.0)
-    return {
-        "curve": [
-            {
-                "budget_bytes": point.peak + outside,
-                "share": (point.peak + outside) / before.chunk_peak,
-                "slowdown": point.cost / planner.base.cost - 1,
-            }
-            for _, point in sorted(points.items(), reverse=True)
-        ],
-        "smallest": {"budget_bytes": smallest.peak + outside, "op": planner.problem.label(smallest.node)},
-    }
-
-
 def make_plan(
-    program: Program, budget: int, batch: int | None = None, seconds: float = 20.0, report: Report = silent
+    program: Program,
+    budget: int,
+    batch: int | None = None,
+    seconds: float = 20.0,
+    report: Report = silent,
+    costs: Costs = op_seconds,
 ) -> Plan:
-    """The cheapest plan found whose chunks stay within `budget`, residents included; `Infeasible` if there is none."""
+    """The cheapest plan found whose chunks stay within `budget`, residents included; `Infeasible` if there is none.
+
+    `seconds` is a limit: the search ends before that when it no longer improves, and then it is the same every time.
+    """
     size = program.batch if batch is None else batch
     deadline = monotonic() + seconds
-    search = _Search(program, size, budget)
-    target = search.target
+    search = _Search(program, size, budget, costs)
+    best: Plan | None = None
     for attempt in range(ATTEMPTS):
-        left = max(1.0, deadline - monotonic())
+        left = deadline - monotonic()
+        if best is not None and left < LAST_SHARE * seconds:
+            break
         try:
-            solution = search.planner.solve(target, left * SHARE_OF_FIRST if attempt == 0 else left / 2, report)
+            solution = search.planner.solve(search.target, max(1.0, left / 2), report, SETTLE)
         except Infeasible:
             break
-        plan = search.plan(solution.schedule, solution.cost, solution.gap)
-        over = plan.peak - search.room
-        if over <= 0:
-            return plan
-        target -= max(over, int(target * FIRST_STEP_DOWN * 2**attempt))
-    smallest = search.planner.smallest(0.0)
-    plan = search.plan(smallest.schedule, smallest.cost, 1.0)
-    if plan.peak <= search.room:
-        return plan
-    raise search.infeasible(plan.peak, smallest.node)
+        plan = search.first_that_fits(solution.lower_bound)
+        if plan is not None and (best is None or plan.seconds < best.seconds):
+            best = plan
+        if not search.retarget(attempt):
+            break
+    return best if best is not None else search.tightest(deadline, report)
+
+
+def spare_in(program: Program, batch: int, budget: int) -> int:
+    """Bytes of a budget that a plan leaves alone."""
+    return int(budget * SPARE) + bytes_ahead(program, batch)
+
+
+def bytes_ahead(program: Program, batch: int) -> int:
+    return BATCHES_AHEAD * sum(program.values[value].bytes(batch) for value in program.inputs)
+
+
+def budget_for(program: Program, batch: int, peak: int) -> int:
+    """The smallest budget that a plan with this peak is within."""
+    return int((peak + bytes_ahead(program, batch)) / (1 - SPARE)) + 1
 
 
 class _Search:
     """One step, one batch, one budget: what a plan has to fit, and what a schedule comes to."""
 
-    def __init__(self, program: Program, size: int, budget: int) -> None:
+    def __init__(self, program: Program, size: int, budget: int, costs: Costs) -> None:
         self.program, self.size, self.budget = program, size, budget
         self.order = tidy_order(program, size)
         self.before = simulate(program, size, self.order)
-        self.listed = simulate(program, size)
-        problem = problem_of(program, size, self.order)
+        self.account = Account(program, size, self.order, self.before)
+        problem = problem_of(program, size, self.order, costs)
         self.planner = Planner(problem)
-        ahead = BATCHES_AHEAD * sum(program.values[value].bytes(size) for value in program.inputs)
-        self.spare = int(budget * SPARE) + ahead
-        self.room = budget - self.spare
-        outside = self.before.chunk_resident - problem.resident_bytes  # in use and not in the game
-        self.target = min(self.planner.base.peak, self.room - outside)
+        self.tried: set[Schedule] = set()
+        self.met, self.enough = False, 0  # was the target met as it was; bytes of the largest plan that fits
+        self.ahead = bytes_ahead(program, size)
+        self.limited = is_all_there_is(program.chunks, budget)
+        self.spare = spare_in(program, size, budget)
+        self.room = budget if self.limited else budget - self.spare
+        self.outside = self.before.chunk_peak - self.planner.base.peak  # in use and not in the game, and rounded up
+        self.target = min(self.planner.base.peak, budget - self.spare - self.outside)
 
-    def plan(self, schedule: Schedule, cost: float, gap: float) -> Plan:
+    def first_that_fits(self, bound: float) -> Plan | None:
+        """Of the plans known for the target and a little less, the cheapest that the simulator lets through.
+
+        Which one that is is partly luck, so a few are tried before more is paid.
+        """
+        for at, point in self._candidates():
+            if point is None or point.schedule in self.tried:
+                continue
+            self.tried.add(point.schedule)
+            plan = self.plan(point.schedule, point.cost, max(0.0, 1 - bound / point.cost) if point.cost else 0.0)
+            if plan is not None and not at:
+                self.outside = plan.peak - point.peak
+            if plan is not None and plan.peak <= self.room:
+                self.met, self.enough = at <= VARIANTS, max(self.enough, point.peak)
+                return plan
+        self.met = False
+        return None
+
+    def _candidates(self) -> Iterator[tuple[int, Point | None]]:
+        yield 0, self.planner.within(self.target)
+        for seed in range(1, VARIANTS + 1):
+            yield seed, self.planner.variant(self.target, seed)
+        for below in TRY_BELOW:
+            yield VARIANTS + 1, self.planner.within(int(self.target * (1 - below)))
+
+    def retarget(self, attempt: int) -> bool:
+        """Aim at chunks just within the budget, by what the last plan's were; False if that promises nothing more."""
+        aim = min(self.planner.base.peak, self.budget - self.spare - self.outside)
+        if not self.met:
+            aim = min(aim, int(self.target * (1 - FIRST_STEP_DOWN * 2**attempt)))
+        self.target = aim
+        return aim > self.enough * (1 + CLOSE)
+
+    def tightest(self, deadline: float, report: Report) -> Plan:
+        """The plan with the least bytes, if its chunks fit; else what there is to say."""
+        smallest = self.planner.smallest(max(1.0, deadline - monotonic()), report, SETTLE)
+        plan = self.plan(smallest.schedule, smallest.cost, 1.0)
+        if plan is None or plan.peak > self.room:
+            raise self.infeasible(smallest)
+        return plan
+
+    def plan(self, schedule: Schedule, cost: float, gap: float) -> Plan | None:
+        """What the schedule comes to; None when an allocator that cannot grow refuses it something."""
         planned = with_copies(self.program, self.order, schedule)
-        timeline = simulate(planned, self.size)
+        if self.limited:
+            timeline = timeline_within(planned, self.size, self.ahead)
+        else:
+            timeline = simulate(planned, self.size)
+        if timeline is None:
+            return None
         base = self.planner.base.cost
         return Plan(
             self.budget, tuple(self.order), schedule, planned, timeline, self.before, cost, base, gap,
-            self._moves(schedule, timeline),
+            self.account.moves(self.planner.problem, schedule, timeline),
         )  # fmt: skip
 
-    def _moves(self, schedule: Schedule, after: Timeline) -> tuple[Move, ...]:
-        """What was done, in the order it was done: the order (early updates included), then recomputation."""
-        runs = Counter(schedule)
-        again = sum(count - 1 for count in runs.values())
-        nodes = self.planner.problem.nodes
-        extra = sum((count - 1) * nodes[node].cost for node, count in runs.items())
-        saved = max(0, self.listed.chunk_peak - self.before.chunk_peak)
-        moves = [Move("order and early updates", len(self.order), saved, 0.0)]
-        if again:
-            moves.append(Move("recompute", again, max(0, self.before.chunk_peak - after.chunk_peak), extra))
-        return tuple(moves)
-
-    def infeasible(self, peak: int, node: int) -> Infeasible:
-        """The answer when there is no plan: the smallest budget for which there is, and the op that sets it."""
-        smallest = int((peak + self.spare) * (1 + SPARE)) + 1
+    def infeasible(self, tightest: Smallest) -> Infeasible:
+        """The answer when there is no plan: the smallest budget for which there is, the op that sets it, and offers."""
+        planned = with_copies(self.program, self.order, tightest.schedule)
+        timeline = simulate(planned, self.size)
+        smallest = int((timeline.chunk_peak + self.spare) * (1 + SPARE)) + 1
+        if self.limited:
+            smallest = smallest_region(planned, self.size, self.ahead, self.budget, max(smallest, self.budget + 1))
+        offered = ", ".join(offers(planned, timeline, self.room))
         return Infeasible(
             f"no plan found within {format_size(self.budget)}: the smallest budget reached is "
-            f"{format_size(smallest)}, set by {self.planner.problem.label(node)}; a smaller batch, lower precision "
-            "or a leaner optimizer would lower it, and change the numbers",
+            f"{format_size(smallest)}, set by {self.planner.problem.label(tightest.node)}; "
+            f"what changes the numbers would help: {offered or 'nothing that was found'}",
             smallest,
         )

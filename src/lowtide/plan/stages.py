@@ -10,12 +10,11 @@ wide graphs. SCIP solves it in floating point: proven up to its tolerances.
 
 from __future__ import annotations
 
-from math import ceil, gcd
 from typing import Any
 
+from lowtide.plan.bound import TOLERANCE, round_up
 from lowtide.plan.game import Game
 
-TOLERANCE = 1e-6
 LARGEST = 200_000  # variables: beyond this the model is not worth building
 
 
@@ -37,14 +36,6 @@ def longest_path(game: Game) -> list[int]:
 
 def _needs(game: Game, g: int) -> list[int]:
     return [game.maker[s] for s in game.ins[g]] + list(game.after[g])
-
-
-def _round_up(extra: float, costs: list[float]) -> float:
-    """Whole costs add up to multiples of their greatest common divisor, so a bound on them may too."""
-    if any(cost != int(cost) for cost in costs) or not any(costs):
-        return extra
-    unit = gcd(*(int(cost) for cost in costs))
-    return float(ceil(extra / unit - TOLERANCE) * unit)
 
 
 class Stages:
@@ -90,7 +81,7 @@ class Stages:
         if status == pywraplp.Solver.INFEASIBLE:
             return float("inf")
         extra = solver.Objective().BestBound() if status in (solver.OPTIMAL, solver.FEASIBLE) else 0.0
-        return self.base + _round_up(max(0.0, extra * (1 - TOLERANCE)) * unit, self.game.cost)
+        return self.base + round_up(max(0.0, extra * (1 - TOLERANCE)) * unit, self.game.cost)
 
     def _variables(self, solver: Any) -> tuple[dict[tuple[int, int], Any], dict[tuple[int, int], Any]]:
         game, count = self.game, len(self.path)

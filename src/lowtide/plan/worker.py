@@ -36,6 +36,7 @@ class Job:
     until: float  # by the monotonic clock, which processes of one machine share
     seed: int
     enough: float  # a row within the budget that costs no more ends the search
+    moves: int  # of the walk; `until` only ends it early
     hot: float = HOT
     known_cost: float | None = None
 
@@ -67,7 +68,7 @@ def walker(job: Job) -> Annealer:
 def search(job: Job) -> list[Found]:
     """Every plan worth keeping that annealing finds: (peak, cost, order)."""
     annealer = walker(job)
-    annealer.run(job.until)
+    annealer.run(job.moves, job.until)
     return annealer.found
 
 

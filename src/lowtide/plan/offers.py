@@ -1,0 +1,54 @@
+"""What would help where no exact plan does: moves that change the numbers, each with what it would buy.
+
+Computed, not guessed: a smaller batch is simulated with the tightest plan found, and the rest are bytes of the
+peak of that plan.
+"""
+
+from __future__ import annotations
+
+from lowtide.program import Program
+from lowtide.simulate import Timeline, simulate
+from lowtide.units import format_size
+
+_HALF = frozenset({"float16", "bfloat16", "half"})
+
+
+def offers(program: Program, timeline: Timeline, room: int) -> list[str]:
+    """For the tightest planned `program`, whose `timeline` needs more than `room` bytes."""
+    by_category: dict[str, int] = {}
+    for buffer in timeline.alive_at(timeline.peak_at):
+        by_category[buffer.category] = by_category.get(buffer.category, 0) + buffer.bytes
+    found = []
+    if batch := largest_batch_within(program, timeline, room):
+        found.append(f"batch {batch} instead of {timeline.batch} fits")
+    halved = by_category.get("activations", 0) // 2
+    if halved and not any(value.dtype in _HALF for value in program.values):
+        found.append(f"activations in 16 bits save about {format_size(halved)}")
+    if slots := by_category.get("optimizer state", 0):
+        found.append(f"an optimizer without slots saves up to {format_size(slots)}")
+    return found
+
+
+def largest_batch_within(program: Program, timeline: Timeline, room: int) -> int:
+    """A batch, the largest or one short of it, at which the planned `program` stays within `room`; 0 for none.
+
+    Peaks are nearly a line in the batch: two points of it give a guess, and few simulations settle it.
+    """
+    if not program.scales or timeline.batch < 2:
+        return 0
+    good, bad, peak = 0, timeline.batch, timeline.chunk_peak
+    one = simulate(program, 1).chunk_peak
+    if one > room:
+        return 0
+    good, low = 1, one
+    while bad - good > 1:
+        share = (room - low) / max(1, peak - low)
+        guess = min(bad - 1, max(good + 1, good + int(share * (bad - good))))
+        found = simulate(program, guess).chunk_peak
+        if found <= room:
+            good, low = guess, found
+            if bad - good > 1 and share < 1 and simulate(program, good + 1).chunk_peak > room:
+                return good
+        else:
+            bad, peak = guess, found
+    return good

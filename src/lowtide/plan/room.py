@@ -1,0 +1,107 @@
+"""Whether a step goes through an allocator that has so many bytes and no more.
+
+Adding up chunks does not say. An allocator of one region hands out a free chunk whole unless it is twice the request,
+so its chunks may add up to all it has while every request still finds one; or a request may find none while enough
+bytes are free, in pieces. The replay on the allocator's model decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from lowtide.program import Chunk, Program
+from lowtide.simulate import OutOfMemory, Timeline, simulate
+from lowtide.simulate.bfc import QUANTUM
+
+NEARLY_ALL = 0.98  # of a budget: what a limited allocator has in its regions at least, once it was grown
+TRIES = 10  # ways to set free space apart
+LARGE_SIZES = 4  # sizes of tensors that matter for that
+SMALLEST_GAP = 1 << 16  # bytes
+
+
+def is_all_there_is(chunks: Sequence[Chunk] | None, budget: int) -> bool:
+    """Whether the allocator whose map this is has been given the budget and no more."""
+    return chunks is not None and NEARLY_ALL * budget <= sum(chunk.bytes for chunk in chunks) <= budget
+
+
+def in_one_region(chunks: Sequence[Chunk], size: int) -> tuple[Chunk, ...]:
+    """What is in use, side by side, and the rest of `size` bytes free: the map of an allocator that grew at once."""
+    address = start = 1 << 40
+    placed = []
+    for chunk in chunks:
+        if chunk.in_use:
+            placed.append(chunk._replace(address=address))
+            address += chunk.bytes
+    left = (start + size - address) // QUANTUM * QUANTUM
+    return (*placed, Chunk(address, left, 0, False)) if left > 0 else tuple(placed)
+
+
+def timeline_within(program: Program, batch: int, ahead: int, tries: int = TRIES) -> Timeline | None:
+    """The step on the allocator whose map the Program has, and which cannot grow; None when it is refused something.
+
+    It also has to go through with `ahead` bytes more in use: batches that an input pipeline has ready. If it does not
+    at once, a few ways to set a part of the free space apart are tried, as many as `tries`.
+    """
+    chunks = program.chunks or ()
+    limit = sum(chunk.bytes for chunk in chunks)
+    occupied = _occupied(chunks, ahead)
+    if occupied is None:
+        return None
+    for gaps in islice(_ways(program, batch, occupied), tries):
+        try:
+            simulate(replace(program, chunks=occupied), batch, limit=limit, gaps=gaps)
+            return simulate(program, batch, limit=limit, gaps=gaps)
+        except OutOfMemory:
+            continue
+    return None
+
+
+def _ways(program: Program, batch: int, chunks: Sequence[Chunk]) -> Iterator[tuple[int, ...]]:
+    """Gaps to set apart: none; what is left over when the free space is cut into the step's large tensors; parts."""
+    yield ()
+    free = max((chunk.bytes for chunk in chunks if not chunk.in_use), default=0)
+    timeline = simulate(program, batch)
+    weight: Counter[int] = Counter()
+    for buffer in timeline.alive_at(timeline.peak_at):
+        weight[-(-buffer.bytes // QUANTUM) * QUANTUM] += buffer.bytes
+    sizes = [size for size, _ in weight.most_common(LARGE_SIZES) if 0 < size < free]
+    found = [free % size for size in sizes] + [free % size + size for size in sizes] + [free // n for n in (2, 4, 8)]
+    for gap in dict.fromkeys(size // QUANTUM * QUANTUM for size in found):
+        if SMALLEST_GAP <= gap < free:
+            yield (gap,)
+
+
+def _occupied(chunks: Sequence[Chunk], size: int) -> tuple[Chunk, ...] | None:
+    """The map with a chunk of `size` bytes at the end of the largest free one; None when that is too small."""
+    if not size:
+        return tuple(chunks)
+    taken = -(-size // QUANTUM) * QUANTUM
+    largest = max((chunk for chunk in chunks if not chunk.in_use), key=lambda chunk: chunk.bytes, default=None)
+    if largest is None or largest.bytes <= taken:
+        return None
+    split = (
+        largest._replace(bytes=largest.bytes - taken),
+        Chunk(largest.address + largest.bytes - taken, taken, taken - 1, True),
+    )
+    return tuple(part for chunk in chunks for part in (split if chunk is largest else (chunk,)))
+
+
+def smallest_region(program: Program, batch: int, ahead: int, low: int, high: int) -> int:
+    """The smallest allocator of one region that the step goes through, above `low`, to two parts in a hundred.
+
+    `high` is a guess.
+    """
+    chunks = program.chunks or ()
+
+    def goes(size: int) -> bool:
+        return timeline_within(replace(program, chunks=in_one_region(chunks, size)), batch, ahead) is not None
+
+    while not goes(high):
+        low, high = high, high + high // 8
+    while high - low > high // 50:
+        middle = (low + high) // 2
+        low, high = (low, middle) if goes(middle) else (middle, high)
+    return high

@@ -1,0 +1,155 @@
+"""The search on one Game: first rows by eviction, then rounds of annealing in two processes.
+
+A round is a number of moves, not of seconds, and its two walks are joined before the next begins: the same game, seed
+and budget give the same rows in the same sequence on any machine. The clock only ends the sequence early.
+Each round is longer than the one before and starts from the best row. The search ends when a row costs
+what the bound says, when rounds no longer improve it, or when the time is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from time import monotonic
+
+from lowtide.plan import worker
+from lowtide.plan.anneal import Annealer, Found
+from lowtide.plan.archive import Archive
+from lowtide.plan.cut import Cut, best_cut, facts_of_game
+from lowtide.plan.evict import fit
+from lowtide.plan.game import Game
+from lowtide.plan.profile import row_profile
+from lowtide.plan.wide import tape_for
+
+FIRST_MOVES = 4_000  # of the first round; each is half as long again as the one before
+GROWTH = 1.5
+QUIET, STUCK = 2, 5  # rounds in a row that improve by less than asked end the search; and while there is no plan
+HOTS = (0.5, 2.0)  # temperatures of the two walks
+ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
+CUT_LARGEST = 12_000  # nodes or groups: the work grows with their square
+VARIANT_MOVES = 300
+FIT_SHARE = 0.6  # of the time, at most, for the first rows
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What to look for: a row within `budget` that costs at most `enough`, by `deadline`.
+
+    Rounds that improve the cost by less than the share `settle` end the search before that.
+    """
+
+    budget: int
+    deadline: float
+    enough: float
+    settle: float = 0.0
+
+
+class Search:
+    """The rows known of one game, cheapest for each peak, by the game's own figures."""
+
+    def __init__(self, game: Game, order: Sequence[int], seed: int, processes: int) -> None:
+        self.game, self.order, self.seed, self.processes = game, tuple(order), seed, processes
+        self.rows = Archive()
+        self.walks = 0
+        self.keep(self.order)
+
+    def keep(self, row: Sequence[int]) -> None:
+        peak = max(row_profile(self.game, row).bytes)
+        self.rows.add(peak, self.cost(row), tuple(row))
+
+    def cost(self, row: Sequence[int]) -> float:
+        return self.game.fixed + sum(self.game.cost[g] for g in row)
+
+    def best(self, budget: int) -> float:
+        """The cost of the cheapest row within `budget`."""
+        known = self.rows.within(budget)
+        return float("inf") if known is None else known.cost
+
+    def reached(self, goal: Goal) -> bool:
+        known = self.rows.within(goal.budget)
+        return known is not None and known.cost <= goal.enough
+
+    def evict(self, goal: Goal) -> None:
+        """First rows: greedily, and from what the best cut drops. Only of very long games the clock cuts this short."""
+        until = float("inf")
+        if self.game.end > ANNEAL_LARGEST:
+            until = monotonic() + (goal.deadline - monotonic()) * FIT_SHARE
+        self.keep(fit(self.game, self.order, goal.budget, until))
+        cut = self.cut(goal.budget)
+        if cut.drop and monotonic() < until:
+            self.keep(fit(self.game, self.order, goal.budget, until, cut))
+        if self.game.end > ANNEAL_LARGEST:
+            self.squeeze(goal)
+
+    def cut(self, budget: int) -> Cut:
+        """The best cut; of a very long game, none."""
+        if self.game.end > CUT_LARGEST:
+            return Cut(sum(self.game.cost))
+        return best_cut(facts_of_game(self.game), budget)
+
+    def squeeze(self, goal: Goal) -> None:
+        """Where the budget was not met, find by bisection what can be."""
+        low = goal.budget
+        while self.rows.within(goal.budget) is None and monotonic() < goal.deadline:
+            high = self.rows.smallest().peak
+            middle = (low + high) // 2
+            if high - low <= goal.budget // 256:
+                return
+            self.keep(fit(self.game, self.order, middle, goal.deadline))
+            if self.rows.smallest().peak > middle:
+                low = middle
+
+    def anneal(self, goal: Goal, say: Callable[[], None], most: int = 1 << 30) -> None:
+        """Rounds of two walks each: from the best row, and from the plain order or, in turn, hot from the best."""
+        if self.game.end > ANNEAL_LARGEST:
+            return
+        quiet = 0
+        for turn in range(most):
+            before = self._standing(goal)
+            patience = STUCK if self.rows.within(goal.budget) is None else QUIET
+            if self.reached(goal) or quiet >= patience or goal.deadline - monotonic() < 0.02:
+                return
+            say()
+            self._round(goal, turn, int(FIRST_MOVES * GROWTH**turn))
+            quiet = quiet + 1 if self._standing(goal) >= before * (1 - goal.settle) and goal.settle else 0
+
+    def _standing(self, goal: Goal) -> float:
+        """What a round should lower: the cost of a row within the budget, or the smallest peak while there is none."""
+        best = self.best(goal.budget)
+        return best if best < float("inf") else float(self.rows.smallest().peak) * 1e30
+
+    def _round(self, goal: Goal, turn: int, moves: int) -> None:
+        best = (self.rows.within(goal.budget) or self.rows.smallest()).schedule
+        other = self.order if turn % 2 == 0 else best
+        several = self.processes > 1 and goal.deadline - monotonic() > 3 * worker.START
+        starts = [best, other] if several else [best]
+        jobs = [self.job(row, goal, moves, HOTS[i]) for i, row in enumerate(starts)]
+        children = [worker.start(job) for job in jobs[1:]]
+        self.take(worker.search(jobs[0]))
+        for child in children:
+            self.take(worker.collect(child).found)
+
+    def job(self, row: tuple[int, ...], goal: Goal, moves: int, hot: float = HOTS[0]) -> worker.Job:
+        """A walk with a seed of its own."""
+        self.walks += 1
+        enough = goal.enough - self.game.fixed
+        return worker.Job(self.game, row, goal.budget, goal.deadline, self.seed + self.walks, enough, moves, hot)
+
+    def variant(self, budget: int, seed: int) -> tuple[int, ...] | None:
+        """Another row within `budget` that costs what the cheapest known does: some executions in other places."""
+        known = self.rows.within(budget)
+        if known is None or self.game.end > ANNEAL_LARGEST:
+            return None
+        tape = tape_for(self.game, known.schedule, budget)
+        annealer = Annealer(tape, Random(seed))
+        tape.set_budget(budget)
+        for _ in range(VARIANT_MOVES + len(tape.at)):
+            mark = len(tape.log)
+            if not annealer.move_shift() or tape.excess:
+                tape.undo(mark)
+        return tape.order()
+
+    def take(self, found: Sequence[Found]) -> None:
+        for peak, cost, row in found:
+            self.rows.add(peak, cost + self.game.fixed, row)
