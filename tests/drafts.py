@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from lowtide.program import Chunk, Dim, Note, Op, Program, Resident, Shape, Source, Value
+from lowtide.program import Chunk, Dim, Note, Op, Program, Resident, Shape, Source, Times, Value
 
 KB = 1024
 ROW: Shape = (Dim(0, 1), Dim(256))
@@ -129,4 +129,5 @@ def everything() -> Program:
         name=made.name,
         notes=(Note("Where where", "bounded", 128, "its shape depends on the data"),),
         versions={"tensorflow": "2.21.0"},
+        times=Times(4, {"turn": 1e-5}),
     )  # fmt: skip

@@ -11,13 +11,26 @@ from tests.drafts import ROW, SQUARE, Draft, chain, everything
 
 
 @pytest.mark.parametrize(
-    ("dim", "text"), [(Dim(3), "3"), (Dim(0, 1), "B"), (Dim(0, 4), "4B"), (Dim(2, 1), "B+2"), (Dim(-1, 2), "2B-1")]
+    ("dim", "text"),
+    [
+        (Dim(3), "3"),
+        (Dim(0, 1), "B"),
+        (Dim(0, 4), "4B"),
+        (Dim(2, 1), "B+2"),
+        (Dim(-1, 2), "2B-1"),
+        (Dim(1, 1, 2), "(B+1)/2"),
+    ],
 )
 def test_a_dimension_prints_as_people_write_it(dim: Dim, text: str) -> None:
     assert str(dim) == text
 
 
-@given(st.lists(st.builds(Dim, st.integers(0, 9), st.integers(0, 9)), max_size=4), st.integers(1, 100))
+def test_a_part_of_the_batch_is_rounded_down_and_never_less_than_nothing() -> None:
+    assert [Dim(0, 1, 2).at(batch) for batch in (1, 2, 7)] == [0, 1, 3]
+    assert [Dim(-8, 1).at(batch) for batch in (2, 8, 9)] == [0, 0, 1]
+
+
+@given(st.lists(st.builds(Dim, st.integers(0, 9), st.integers(0, 9), st.just(1)), max_size=4), st.integers(1, 100))
 def test_bytes_are_the_product_of_the_dimensions_at_that_batch(dims: list[Dim], batch: int) -> None:
     expected = 4
     for dim in dims:

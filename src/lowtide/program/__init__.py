@@ -2,7 +2,7 @@
 
 from lowtide.program.store import load_program, save_program
 from lowtide.program.text import to_text
-from lowtide.program.types import ITEM_BYTES, Chunk, Dim, Note, Op, Program, Resident, Shape, Source, Value
+from lowtide.program.types import ITEM_BYTES, Chunk, Dim, Note, Op, Program, Resident, Shape, Source, Times, Value
 from lowtide.program.verify import verify
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Resident",
     "Shape",
     "Source",
+    "Times",
     "Value",
     "load_program",
     "save_program",

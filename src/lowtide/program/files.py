@@ -6,10 +6,13 @@ import gzip
 import json
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from lowtide.errors import BadFile
+from lowtide.errors import BadFile, MalformedProgram
+
+_Read = TypeVar("_Read")
 
 
 def write_artifact(path: str | os.PathLike[str], kind: str, version: int, body: Any) -> None:
@@ -41,3 +44,12 @@ def read_artifact(path: str | os.PathLike[str], kind: str, version: int) -> Any:
             "upgrade lowtide or make the file again"
         )
     return document.get("body")
+
+
+def load_artifact(path: str | os.PathLike[str], kind: str, version: int, parse: Callable[[Any], _Read]) -> _Read:
+    """What `parse` makes of the body of a file of this kind; a body it cannot make sense of is a damaged file."""
+    body = read_artifact(path, kind, version)
+    try:
+        return parse(body)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, MalformedProgram) as error:
+        raise BadFile(f"{path}: damaged {kind} ({type(error).__name__}: {error}); make it again") from None

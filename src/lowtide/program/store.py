@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from lowtide.errors import BadFile, MalformedProgram
-from lowtide.program.files import read_artifact, write_artifact
-from lowtide.program.types import Chunk, Dim, Note, Op, Program, Resident, Source, Value
+from lowtide.program.files import load_artifact, write_artifact
+from lowtide.program.types import Chunk, Dim, Note, Op, Program, Resident, Source, Times, Value
 from lowtide.program.verify import verify
 
 KIND, VERSION = "program", 1
@@ -19,12 +18,12 @@ def save_program(program: Program, path: str | os.PathLike[str]) -> None:
 
 
 def load_program(path: str | os.PathLike[str]) -> Program:
-    body = read_artifact(path, KIND, VERSION)
-    try:
-        program = program_from_data(body)
-        verify(program)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, MalformedProgram) as error:
-        raise BadFile(f"{path}: damaged program ({type(error).__name__}: {error}); make it again") from None
+    return load_artifact(path, KIND, VERSION, _verified)
+
+
+def _verified(data: Mapping[str, Any]) -> Program:
+    program = program_from_data(data)
+    verify(program)
     return program
 
 
@@ -34,6 +33,7 @@ def program_to_data(program: Program) -> dict[str, Any]:
         "batch": program.batch,
         "chunks": program.chunks,
         "versions": dict(program.versions),
+        "times": None if program.times is None else [program.times.batch, dict(program.times.seconds)],
         "inputs": program.inputs,
         "outputs": program.outputs,
         "keep": program.keep,
@@ -68,6 +68,7 @@ def program_from_data(data: Mapping[str, Any]) -> Program:
         name=data["name"],
         notes=tuple(Note(*row) for row in data["notes"]),
         versions=dict(data["versions"]),
+        times=None if data.get("times") is None else Times(*data["times"]),
     )
 
 

@@ -13,26 +13,30 @@ from typing import NamedTuple
 
 
 class Dim(NamedTuple):
-    """One dimension: `fixed + per_sample * batch`."""
+    """One dimension: `fixed + per_sample * batch`, divided by `divisor` and rounded down."""
 
     fixed: int
     per_sample: int = 0
+    divisor: int = 1
 
     def at(self, batch: int) -> int:
-        return self.fixed + self.per_sample * batch
+        return max(0, (self.fixed + self.per_sample * batch) // self.divisor)
 
     def __str__(self) -> str:
         if not self.per_sample:
-            return str(self.fixed)
+            return str(self.at(1))
         batch = "B" if self.per_sample == 1 else f"{self.per_sample}B"
-        return f"{batch}{self.fixed:+d}" if self.fixed else batch
+        line = f"{batch}{self.fixed:+d}" if self.fixed else batch
+        return line if self.divisor == 1 else f"({line})/{self.divisor}"
 
 
 Shape = tuple[Dim, ...]
 
 ITEM_BYTES: Mapping[str, int] = {
-    "bool": 1, "int8": 1, "uint8": 1, "qint8": 1, "quint8": 1, "float8_e5m2": 1, "float8_e4m3fn": 1,
-    "int16": 2, "uint16": 2, "half": 2, "float16": 2, "bfloat16": 2,
+    "bool": 1, "int8": 1, "uint8": 1, "qint8": 1, "quint8": 1, "int4": 1, "uint4": 1, "int2": 1, "uint2": 1,
+    "float8_e5m2": 1, "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e4m3b11fnuz": 1, "float8_e5m2fnuz": 1,
+    "float4_e2m1fn": 1,
+    "int16": 2, "uint16": 2, "qint16": 2, "quint16": 2, "half": 2, "float16": 2, "bfloat16": 2,
     "int32": 4, "uint32": 4, "float32": 4, "qint32": 4,
     "int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
     "string": 24, "variant": 64, "resource": 0,
@@ -123,6 +127,13 @@ class Note:
     why: str
 
 
+class Times(NamedTuple):
+    """Seconds that ops took when the step was tried out at `batch`, by the op's name."""
+
+    batch: int
+    seconds: Mapping[str, float]
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A training step: every op between the batch and the updated weights.
@@ -130,7 +141,8 @@ class Program:
     `inputs` are the values that come from outside, `outputs` those that must outlive the step, `keep` the ops that
     must run although nobody reads them. `batch` is the size the script used. `functions` are the bodies of loops
     and branches, Programs themselves. `chunks` is the map of the device's allocator before the step, residents, batch
-    and whatever else the script keeps there, by address; None when it could not be had.
+    and whatever else the script keeps there, by address; None when it could not be had. `times` is None unless the
+    step was tried out.
     """
 
     ops: tuple[Op, ...]
@@ -145,6 +157,7 @@ class Program:
     name: str = ""
     notes: tuple[Note, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    times: Times | None = None
 
     @property
     def scales(self) -> bool:

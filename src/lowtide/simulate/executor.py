@@ -8,31 +8,31 @@ and kernels whose duration differs from run to run: hence an order that differs 
 TensorFlow learns which kernels are cheap by timing them, but so slowly that in the first ninety steps only those
 that say so themselves count: `CHEAP`.
 
-Known to be rough: durations. They are flops and bytes over typical rates; only their proportions matter. Readers of an
-op are told in the Program's order, where TensorFlow's graph has an order of its own, not known here. A branch, or a
+Whom a finished op tells first is in `lowtide.simulate.edges`.
+
+Known to be rough: durations. They are flops and bytes over typical rates; only their proportions matter. A branch, or a
 loop that was not written out, counts as one op, where TensorFlow mixes its ops with those outside.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from math import prod, sqrt
 from random import Random
 
 from lowtide.ops import UNKNOWN, Act, rule_at
 from lowtide.program import Op, Program, Value
+from lowtide.simulate.edges import Edges, Graph
 
 THREADS = 2
 
-SOURCES = frozenset({"Const", "Placeholder", "_Arg", "VarHandleOp"})
-"""Kernels that only hand out what is there: taken to be done before the step begins."""
-
-CHEAP = SOURCES | {
-    "Identity", "IdentityN", "StopGradient", "PreventGradient", "Reshape", "Squeeze", "ExpandDims", "Shape", "ShapeN",
-    "Size", "Rank", "NoOp", "ControlTrigger", "BroadcastGradientArgs", "BroadcastArgs",
-}  # fmt: skip
+CHEAP = frozenset({
+    "Const", "Placeholder", "_Arg", "VarHandleOp", "Identity", "IdentityN", "StopGradient", "PreventGradient",
+    "Reshape", "Squeeze", "ExpandDims", "Shape", "ShapeN", "Size", "Rank", "NoOp", "ControlTrigger",
+    "BroadcastGradientArgs", "BroadcastArgs",
+})  # fmt: skip
 """Kernels that TensorFlow declares inexpensive."""
 
 CHEAP_TIME = 1e-6
@@ -58,29 +58,31 @@ _IDLE = -1
 class Executor:
     """A Program at one batch size, ready to be run many times."""
 
-    def __init__(self, program: Program, batch: int, early: Collection[int] = (), late: Collection[int] = ()) -> None:
-        """`early` ops run at once, `late` ops when there is nothing else to do, the newest first."""
-        ops = program.ops
-        self._late = frozenset(late)
+    def __init__(self, program: Program, batch: int, twins: Sequence[int] | None = None) -> None:
+        """`twins`: see `lowtide.simulate.unroll.Unrolled`."""
         self._cost = durations(program, batch)
-        self._cheap = [op.kind in CHEAP for op in ops]
-        for index in early:
-            self._cheap[index] = True
-        maker = {value: index for index, op in enumerate(ops) for value in op.outputs}
-        self._waiting = [0] * len(ops)
-        self._followers: list[list[int]] = [[] for _ in ops]
-        for index, op in enumerate(ops):
-            for before in {*(maker[v] for v in op.inputs if v in maker), *op.after}:
-                if ops[before].kind not in SOURCES:
-                    self._followers[before].append(index)
-                    self._waiting[index] += 1
-        self._sources = [event for i, op in enumerate(ops) if op.kind in SOURCES for event in (i, ~i)]
-        self._roots = [i for i, op in enumerate(ops) if op.kind not in SOURCES and not self._waiting[i]]
+        self._cheap = [op.kind in CHEAP for op in program.ops]
+        self._edges = Edges(program, twins)
+
+    def process(self, random: Random) -> Process:
+        """A process that is about to run the step a number of times."""
+        return Process(self._edges.of_process(random), self._cost, self._cheap, random)
 
     def run(self, random: Random) -> list[int]:
+        """One step of a process of its own: an op's index where it starts, `~index` where it is done."""
+        return self.process(random).step()
+
+
+class Process:
+    """The order of edges is the same in every step of a process and another in the next process."""
+
+    def __init__(self, graph: Graph, cost: Sequence[float], cheap: Sequence[bool], random: Random) -> None:
+        self._graph, self._cost, self._cheap, self._random = graph, cost, cheap, random
+
+    def step(self) -> list[int]:
         """One step: an op's index where it starts, `~index` where it is done."""
-        run = _Run(self._cost, self._cheap, self._waiting, self._followers, self._late, random)
-        return self._sources + run.events(self._roots)
+        waiting, readers, roots = self._graph
+        return _Run(self._cost, self._cheap, waiting, readers, self._random).events(roots)
 
 
 class _Run:
@@ -90,12 +92,10 @@ class _Run:
         cheap: Sequence[bool],
         waiting: Sequence[int],
         followers: Sequence[Sequence[int]],
-        late: frozenset[int],
         random: Random,
     ) -> None:
         self._cost, self._cheap, self._followers, self._random = cost, cheap, followers, random
         self._waiting = list(waiting)
-        self._late, self._stack = late, list[int]()
         self._events: list[int] = []
         self._inline: list[deque[int]] = [deque() for _ in range(THREADS)]
         self._queue: list[deque[int]] = [deque() for _ in range(THREADS)]
@@ -123,20 +123,18 @@ class _Run:
             self._dispatch(now, thread, ready)
 
     def _dispatch(self, now: float, thread: int, ready: Sequence[int]) -> None:
-        cheap, late, inline, queue = self._cheap, self._late, self._inline[thread], self._queue[thread]
+        cheap, inline, queue = self._cheap, self._inline[thread], self._queue[thread]
         last = _IDLE
         for op in ready:
             if cheap[op]:
                 inline.append(op)
-            elif op in late:
-                self._stack.append(op)
             else:
                 if last != _IDLE:
                     queue.appendleft(last)
                 last = op
         if last != _IDLE:
             (queue.appendleft if inline else inline.append)(last)
-        if (queue or self._stack) and self._idle:
+        if queue and self._idle:
             heappush(self._agenda, (now + WAKE_TIME * self._random.random(), self._idle.pop(), _IDLE))
 
     def _continue(self, now: float, thread: int) -> None:
@@ -167,7 +165,7 @@ class _Run:
         for other in self._queue:
             if other:
                 return other.pop()
-        return self._stack.pop() if self._stack else _IDLE
+        return _IDLE
 
 
 def durations(program: Program, batch: int) -> list[float]:

@@ -1,18 +1,21 @@
-"""Where the peak of a plain run falls: TensorFlow's own order, which differs from step to step.
+"""Where the peak of a plain run falls: TensorFlow's own order, which differs from step to step and from run to run.
 
 A fixed order has one peak. A plain run has one for each order that its threads happen upon, on an allocator that
-remembers the steps before. So: a few steps of the executor's model, replayed one after another on the allocator's
-model, and of those after the warm-up the largest peak, which is what a limit must leave room for.
+remembers the steps before. And every run has habits of its own, because hash sets of addresses decide the order of some
+edges (`lowtide.simulate.edges`): the same script may need a third more the next time. So: some processes of the
+executor's model, each a few steps on the allocator's model, and of their peaks the largest, which is what a limit must
+leave room for.
 
-The range is for the largest peak of `MEASURED_STEPS` steps after `WARM_UP_STEPS`. A single step may stay below it,
-above all where a loop sums gradients; in a run of many thousand steps one may go beyond it.
+The range is for the largest peak of `RUNS` runs of `STEPS` steps. A single run may stay below it; in many thousand
+steps one may go beyond it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
+from math import comb
 from random import Random
-from statistics import median
 from typing import NamedTuple
 
 from lowtide.program import Program
@@ -21,21 +24,18 @@ from lowtide.simulate.machine import run_overlapped
 from lowtide.simulate.step import Replay
 from lowtide.simulate.unroll import loop_backlog, ops_executed, unrolled
 
-WARM_UP_STEPS, MEASURED_STEPS = 2, 5
+RUNS, STEPS = 5, 6
 
-WARM_UP_WITH_LOOPS, MEASURED_WITH_LOOPS = 1, 2
-"""Fewer where there are loops: so many small tensors that little changes from one step to the next."""
+MOST_RUNS, FEWEST_RUNS, FEWEST_STEPS = 20, 2, 3
+OPS_IN_ALL_RUNS = 80_000
+"""More runs make a better estimate: as many as these allow, each of `STEPS` steps or, where a step is long, fewer."""
+
+PLAYED_LESS = 0.02
+"""How much lower the largest peak is when only a few steps of all are played."""
 
 BELOW, ABOVE = 0.07, 0.0695
-"""How far the largest peak may lie from the predicted one. What decides it is not known before the run: the
-machine's speed and load, and the order in which TensorFlow's graph happens to hold its edges."""
-
-BEYOND_EXTREMES = 0.02
-"""The same where a loop gives two predictions, for what it leaves waiting at least and at most."""
-
-MOST_PROCESSES = 5
-OPS_IN_ALL_PROCESSES = 12_000
-"""More processes make a better estimate: as many as these two allow, and at least one."""
+"""How far the largest peak may lie from the predicted one. What decides it is not known before the run: the machine's
+speed and load, and what its hash sets do."""
 
 
 class PlainRange(NamedTuple):
@@ -46,42 +46,41 @@ class PlainRange(NamedTuple):
 
 
 def plain_range(program: Program, batch: int, seed: int = 0) -> PlainRange:
-    """The range for the largest of a few peaks of the step as plain TensorFlow runs it at `batch`.
+    """The range for the largest peak of a few runs of the step as plain TensorFlow runs it at `batch`.
 
     Stands for: train a few steps, look at the largest peak, and do that again in other processes. The same seed gives
-    the same range. Where a loop sums gradients, it reaches from no summand waiting to all that TensorFlow lets wait.
+    the same range. It is wider for a step whose loops are too long to be written out.
     """
-    flat, summands, sums = unrolled(program, batch)
-    has_loops = any(op.trips is not None for op in program.ops)
-    processes = _Processes(flat, batch, ops_executed(program, batch), has_loops)
-    least = most = processes.typical_peak(Executor(flat, batch, early=summands | sums), seed)
-    if summands:
-        most = max(least, processes.typical_peak(Executor(flat, batch, late=summands), seed))
-    elif flat is program:
-        most += loop_backlog(program, batch)
-    middle = (least + most) / 2
-    low = min(least * (1 - BEYOND_EXTREMES), middle * (1 - BELOW))
-    high = max(most * (1 + BEYOND_EXTREMES), middle * (1 + ABOVE))
-    return PlainRange(round(low), round(high))
+    flat, twins = unrolled(program, batch)
+    executor, random = Executor(flat, batch, twins), Random(seed)
+    runs, steps = _affordable(ops_executed(program, batch))
+    peaks = [_peak_of_run(flat, batch, executor, random, steps) for _ in range(runs)]
+    expected = largest_expected(peaks, RUNS)
+    if runs * steps < RUNS * STEPS:
+        expected *= 1 + PLAYED_LESS
+    backlog = loop_backlog(flat, batch)
+    return PlainRange(round(expected * (1 - BELOW)), round((expected + backlog) * (1 + ABOVE)))
 
 
-class _Processes:
-    """Some processes that train the same step."""
+def _affordable(ops: int) -> tuple[int, int]:
+    """Runs and steps of each."""
+    in_all = OPS_IN_ALL_RUNS // max(1, ops)
+    steps = max(FEWEST_STEPS, min(STEPS, in_all // RUNS))
+    return max(FEWEST_RUNS, min(MOST_RUNS, in_all // steps)), steps
 
-    def __init__(self, program: Program, batch: int, ops: int, has_loops: bool) -> None:
-        self._program, self._batch = program, batch
-        self._count = max(1, min(MOST_PROCESSES, OPS_IN_ALL_PROCESSES // max(1, ops)))
-        self._warm_up = WARM_UP_WITH_LOOPS if has_loops else WARM_UP_STEPS
-        self._steps = self._warm_up + (MEASURED_WITH_LOOPS if has_loops else MEASURED_STEPS)
 
-    def typical_peak(self, executor: Executor, seed: int) -> float:
-        """The median over the processes of each one's largest peak."""
-        random = Random(seed)
-        return median(self._largest_peak(executor, random) for _ in range(self._count))
+def _peak_of_run(program: Program, batch: int, executor: Executor, random: Random, steps: int) -> int:
+    process = executor.process(random)
+    traces = run_overlapped(program, batch, (process.step() for _ in range(steps)))
+    first = next(traces)
+    replay = Replay(program, first)
+    return max(replay.step(trace).chunk_peak for trace in chain([first], traces))
 
-    def _largest_peak(self, executor: Executor, random: Random) -> int:
-        traces = run_overlapped(self._program, self._batch, (executor.run(random) for _ in range(self._steps)))
-        first = next(traces)
-        replay = Replay(self._program, first)
-        peaks = [replay.step(trace).chunk_peak for trace in chain([first], traces)]
-        return max(peaks[self._warm_up :])
+
+def largest_expected(peaks: Sequence[int], count: int) -> float:
+    """The largest of `count` of the peaks, on average over all choices; the largest of all when there are fewer."""
+    ranked = sorted(peaks)
+    if len(ranked) <= count:
+        return ranked[-1]
+    ways = comb(len(ranked), count)
+    return sum(peak * comb(rank, count - 1) / ways for rank, peak in enumerate(ranked))

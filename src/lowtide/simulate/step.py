@@ -22,18 +22,22 @@ of more where a step is short."""
 
 
 def simulate(
-    program: Program, batch: int | None = None, order: Sequence[int] | None = None, limit: int | None = None
+    program: Program,
+    batch: int | None = None,
+    order: Sequence[int] | None = None,
+    limit: int | None = None,
+    gaps: Sequence[int] = (),
 ) -> Timeline:
     """What the step does to memory at `batch` when its ops run in `order`, the step's own by default.
 
     Stands for: run the step a few times on an empty device and look at the worst one. The allocator is prepared
-    (see `Preparation`), growing it beforehand only where that helps. Raises `OutOfMemory` when the allocator, given
-    `limit` bytes, refuses either way.
+    (see `Preparation`), growing it beforehand only where that helps; `gaps` are bytes of free chunks to set apart
+    besides small change. Raises `OutOfMemory` when the allocator, given `limit` bytes, refuses either way.
     """
     size = program.batch if batch is None else batch
     steps = min(MOST_STEPS, max(FEWEST_STEPS, OPS_IN_ALL // max(1, len(program.ops))))
     habits = [run(program, size, order, steps, arms) for arms in _habits(program)]
-    small_change = _small_change(habits[0][-1])
+    small_change = (*_small_change(habits[0][-1]), *((gap, 1) for gap in gaps))
     outcomes = []
     refused = None
     for grow in (0, _most_alive(habits[0][0])):
@@ -180,6 +184,10 @@ class Replay:
         self._place_constants()
         self.resident = allocator.in_use
         return preparation._replace(grow=grow)
+
+    def take(self, size: int) -> None:
+        """Take a chunk from the allocator, for good."""
+        self._allocator.allocate(size)
 
     def step(self, trace: Trace) -> Peak:
         """Replay a step; what is alive at its end is what the next one starts with."""

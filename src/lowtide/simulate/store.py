@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from lowtide.errors import BadFile
 from lowtide.program import Note, Source
-from lowtide.program.files import read_artifact, write_artifact
+from lowtide.program.files import load_artifact, write_artifact
 from lowtide.simulate.forecast import Forecast
 from lowtide.simulate.timeline import Buffer, Maker, Preparation, Timeline
 
 TIMELINE_VERSION = FORECAST_VERSION = 1
-_Read = TypeVar("_Read")
 
 
 def save_timeline(timeline: Timeline, path: str | os.PathLike[str]) -> None:
-    write_artifact(path, "timeline", TIMELINE_VERSION, _timeline_to_data(timeline))
+    write_artifact(path, "timeline", TIMELINE_VERSION, timeline_to_data(timeline))
 
 
 def load_timeline(path: str | os.PathLike[str]) -> Timeline:
-    return _parsed(path, "timeline", TIMELINE_VERSION, _timeline_from_data)
+    return load_artifact(path, "timeline", TIMELINE_VERSION, timeline_from_data)
 
 
 def save_forecast(forecast: Forecast, path: str | os.PathLike[str]) -> None:
     body = {
-        "timeline": _timeline_to_data(forecast.timeline),
+        "timeline": timeline_to_data(forecast.timeline),
         "plain": [forecast.plain_low, forecast.plain_high],
         "law": [forecast.fixed, forecast.per_sample],
         "budget": forecast.budget,
@@ -39,20 +37,10 @@ def save_forecast(forecast: Forecast, path: str | os.PathLike[str]) -> None:
 
 
 def load_forecast(path: str | os.PathLike[str]) -> Forecast:
-    return _parsed(path, "prediction", FORECAST_VERSION, _forecast_from_data)
+    return load_artifact(path, "prediction", FORECAST_VERSION, _forecast_from_data)
 
 
-def _parsed(
-    path: str | os.PathLike[str], kind: str, version: int, parse: Callable[[Mapping[str, Any]], _Read]
-) -> _Read:
-    body = read_artifact(path, kind, version)
-    try:
-        return parse(body)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise BadFile(f"{path}: damaged {kind} ({type(error).__name__}: {error}); make it again") from None
-
-
-def _timeline_to_data(timeline: Timeline) -> dict[str, Any]:
+def timeline_to_data(timeline: Timeline) -> dict[str, Any]:
     return {
         "batch": timeline.batch,
         "buffers": timeline.buffers,
@@ -66,7 +54,7 @@ def _timeline_to_data(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def _timeline_from_data(data: Mapping[str, Any]) -> Timeline:
+def timeline_from_data(data: Mapping[str, Any]) -> Timeline:
     resident, peak = data["requested"]
     chunk_resident, chunk_peak = data["chunks"]
     peak_at, peak_maker = data["at"]
@@ -92,7 +80,7 @@ def _forecast_from_data(data: Mapping[str, Any]) -> Forecast:
     low, high = data["plain"]
     fixed, per_sample = data["law"]
     return Forecast(
-        _timeline_from_data(data["timeline"]),
+        timeline_from_data(data["timeline"]),
         low,
         high,
         fixed,

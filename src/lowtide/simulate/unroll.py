@@ -1,8 +1,9 @@
-"""A Program with its loops written out, for whoever needs to see an op of one trip beside those of another.
+"""A Program with its loops and branches written out, for whoever needs to see their ops beside those of another.
 
 Plain TensorFlow runs a loop as ops among ops: an op of the next trip may start as soon as its own inputs are there,
 up to `PARALLEL_TRIPS` trips ahead of the slowest. `unrolled` gives each trip its own ops, waiting for one another as
-they do there. Every other op keeps its values; numbers of ops change.
+they do there. A branch is ops among ops too, which wait for the decision; of the two the usual one is written out,
+see `lowtide.simulate.branches`. Every other op keeps its values; numbers of ops change.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lowtide.program import Op, Program, Value
+from lowtide.simulate.branches import is_branch, taken_branch
 
 PARALLEL_TRIPS = 32
 """Trips of a Keras recurrence that TensorFlow allows to be under way at once, unless the op says otherwise."""
@@ -21,18 +23,17 @@ MOST_OPS = 40_000
 
 
 class Unrolled(NamedTuple):
-    """A Program without loops; those of its ops that compute one trip's share of a sum over all trips, and those that
-    add it."""
+    """A Program without loops and branches, and for each of its ops the one that does the same in the first trip: in
+    TensorFlow's graph the two are one node."""
 
     program: Program
-    summands: frozenset[int]
-    sums: frozenset[int]
+    twins: tuple[int, ...]
 
 
 def unrolled(program: Program, batch: int) -> Unrolled:
-    """The same step without loops, at this batch size; the Program itself if it has none or would be too long."""
-    if not any(_is_loop(op) for op in program.ops) or ops_executed(program, batch) > MOST_OPS:
-        return Unrolled(program, frozenset(), frozenset())
+    """The same step written out at this batch size; the Program itself if there is nothing to write out or too much."""
+    if not any(_is_loop(op) or is_branch(op) for op in program.ops) or ops_executed(program, batch) > MOST_OPS:
+        return Unrolled(program, tuple(range(len(program.ops))))
     writer = _Writer(program, batch)
     where = {value: value for value in range(len(program.values))}
     number = writer.write(program, where, outermost=True)
@@ -44,7 +45,7 @@ def unrolled(program: Program, batch: int) -> Unrolled:
         keep=tuple(number[index] for index in program.keep if index in number),
         functions=tuple(writer.functions),
     )
-    return Unrolled(flat, frozenset(writer.summands), frozenset(writer.sums))
+    return Unrolled(flat, tuple(writer.twins))
 
 
 def loop_backlog(program: Program, batch: int) -> int:
@@ -112,8 +113,8 @@ class _Writer:
         self.functions: list[Program] = list(program.functions)
         self._first_function = {id(program): 0}
         self._constants: dict[tuple[int, int], int] = {}
-        self.summands: set[int] = set()
-        self.sums: set[int] = set()
+        self.twins: list[int] = []
+        self._first: dict[tuple[int, int], int] = {}
 
     def write(
         self, part: Program, where: dict[int, int], gate: Sequence[int] = (), outermost: bool = False
@@ -135,8 +136,11 @@ class _Writer:
                 after += gate
             if _is_loop(op):
                 number[index] = self._loop(part, op, where, after)
+            elif is_branch(op):
+                number[index] = self._branch(part, op, where, after)
             else:
                 number[index] = self._copy(part, op, where, after, outermost)
+                self.twins[-1] = self._first.setdefault((id(part), index), number[index])
         return number
 
     def _copy(self, part: Program, op: Op, where: dict[int, int], after: Iterable[int], outermost: bool) -> int:
@@ -173,7 +177,6 @@ class _Writer:
         """Write out the trips; returns the op that is done when all are."""
         assert loop.trips is not None
         condition, body = (part.functions[index] for index in loop.bodies)
-        summands = _summands(body)
         parallel = _parallel_trips(loop)
         state = [where[value] for value in loop.inputs]
         done = [self._wait(loop, after)]
@@ -182,17 +185,26 @@ class _Writer:
             self.write(condition, dict(zip(condition.inputs, state, strict=True)), done[-parallel:][:1])
             decided = self._wait(loop, range(start, len(self.ops)))
             inside = dict(zip(body.inputs, state, strict=True))
-            number = self.write(body, inside, (decided,))
-            self.summands |= {number[index] for index in summands}
-            self.sums |= {number[index] for index in summands.values()}
+            self.write(body, inside, (decided,))
             state = [inside[value] for value in body.outputs]
             done.append(self._wait(loop, (done[-1], *range(start, len(self.ops)))))
         where.update(zip(loop.outputs, state, strict=True))
         return done[-1]
 
-    def _wait(self, loop: Op, after: Iterable[int]) -> int:
-        return self._emit(Op(loop.name, "NoOp", (), (), tuple(after), phase=loop.phase))
+    def _branch(self, part: Program, op: Op, where: dict[int, int], after: list[int]) -> int:
+        """Write out the branch that is taken; returns the op that is done when all of it is."""
+        body = part.functions[taken_branch(part, op, self._batch)]
+        decided = self._wait(op, after, (where[op.inputs[0]],))
+        start = len(self.ops)
+        inside = dict(zip(body.inputs, (where[value] for value in op.inputs[1:]), strict=True))
+        self.write(body, inside, (decided,))
+        where.update(zip(op.outputs, (inside[value] for value in body.outputs), strict=True))
+        return self._wait(op, (decided, *range(start, len(self.ops))))
+
+    def _wait(self, loop: Op, after: Iterable[int], inputs: tuple[int, ...] = ()) -> int:
+        return self._emit(Op(loop.name, "NoOp", inputs, (), tuple(after), phase=loop.phase))
 
     def _emit(self, op: Op) -> int:
+        self.twins.append(len(self.ops))
         self.ops.append(op)
         return len(self.ops) - 1

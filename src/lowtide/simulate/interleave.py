@@ -1,0 +1,132 @@
+"""A loosened order, played on the allocator's model: a few of the very many ways that its ops may interleave.
+
+How many bytes are requested at once has a bound that holds for all of them (`lowtide.simulate.overlap`). Which pieces
+an allocator cuts has none, so it is tried: half of the steps with the timing of `lowtide.simulate.executor`, half with
+none at all, any op that may run being as likely as any other to be next. TensorFlow finds more ways than these: what
+was not played may be off by some percent more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import NamedTuple
+
+from lowtide.program import Op, Program
+from lowtide.simulate.bfc import OutOfMemory
+from lowtide.simulate.executor import THREADS, Executor
+from lowtide.simulate.machine import run_overlapped
+from lowtide.simulate.step import Replay
+from lowtide.simulate.timeline import Timeline
+
+PLAYED = 8
+"""Steps, one after another on the same allocator."""
+TOLERANCE = 0.002
+"""Of the order's own peak: what chunks may always exceed it by."""
+UNPLAYED = 0.01
+"""Of the ceiling: left for interleavings that were not played."""
+
+
+class Loose(NamedTuple):
+    """A partial order of executions, numbered as in the total order that it came from.
+
+    `after[n]`: what n waits for besides what it reads, an execution or, as its complement `~g`, gate g. A gate is
+    passed when all of `gates[g]` are done, executions and gates likewise.
+    """
+
+    after: tuple[tuple[int, ...], ...]
+    gates: tuple[tuple[int, ...], ...] = ()
+
+
+class Ceiling(NamedTuple):
+    """What the chunks of a step have to stay below: `limit` bytes, `ahead` of them for batches that wait.
+
+    Without a limit, the peak of the fixed order. `walled`: the allocator has these bytes and cannot grow, so that one
+    request refused is the end of the run.
+    """
+
+    limit: int | None = None
+    ahead: int = 0
+    walled: bool = False
+
+
+def keeps(
+    program: Program, batch: int, order: Sequence[int], loose: Loose, timeline: Timeline, ceiling: Ceiling
+) -> bool:
+    """Whether every interleaving played stays below the ceiling.
+
+    An allocator that cannot grow has to get through them with a chunk as large as the step's largest taken from it,
+    and what is ahead; how its chunks add up does not matter then.
+    """
+    held = _with_gates(program, order, loose)
+    traces = list(run_overlapped(held, batch, _plays(held, batch)))
+    try:
+        replay = Replay(program, traces[0], ceiling.limit if ceiling.walled else None)
+        replay.prepare(timeline.preparation)
+        if ceiling.walled:
+            replay.take(max((b.bytes for b in timeline.buffers if b.start >= 0), default=0))
+            replay.take(ceiling.ahead)
+        peak = max(replay.step(trace).chunk_peak for trace in traces)
+    except OutOfMemory:
+        return False
+    most = timeline.chunk_peak * (1 + TOLERANCE)
+    if ceiling.limit is not None:
+        most = max(most, ceiling.limit * (1 - UNPLAYED) - ceiling.ahead)
+    return ceiling.walled or peak <= most
+
+
+def _plays(held: Program, batch: int) -> Iterator[list[int]]:
+    executor, random = Executor(held, batch), Random(0)
+    anyhow = _Anyhow(held)
+    for turn in range(PLAYED):
+        yield executor.run(random) if turn % 2 else anyhow.run(random)
+
+
+class _Anyhow:
+    """An executor without sense of time: whatever may start or finish next does, by lot."""
+
+    def __init__(self, program: Program) -> None:
+        maker = {value: index for index, op in enumerate(program.ops) for value in op.outputs}
+        before = [{*(maker[v] for v in op.inputs if v in maker), *op.after} for op in program.ops]
+        self._waiting = [len(those) for those in before]
+        self._followers: list[list[int]] = [[] for _ in program.ops]
+        for index, those in enumerate(before):
+            for other in those:
+                self._followers[other].append(index)
+
+    def run(self, random: Random) -> list[int]:
+        """One step: an op's index where it starts, `~index` where it is done."""
+        waiting = list(self._waiting)
+        ready = [index for index, count in enumerate(waiting) if not count]
+        running: list[int] = []
+        events = []
+        while ready or running:
+            if ready and len(running) < THREADS:
+                running.append(_drawn(ready, random))
+                events.append(running[-1])
+                continue
+            done = _drawn(running, random)
+            events.append(~done)
+            for follower in self._followers[done]:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    ready.append(follower)
+        return events
+
+
+def _drawn(urn: list[int], random: Random) -> int:
+    at = int(random.random() * len(urn))
+    urn[at], urn[-1] = urn[-1], urn[at]
+    return urn.pop()
+
+
+def _with_gates(program: Program, order: Sequence[int], loose: Loose) -> Program:
+    """The Program with the edges of `loose` in it, gates as ops of their own."""
+    first = len(program.ops)
+    number = lambda n: order[n] if n >= 0 else first + ~n  # noqa: E731
+    ops = list(program.ops)
+    for n, index in enumerate(order):
+        ops[index] = replace(ops[index], after=(*ops[index].after, *map(number, loose.after[n])))
+    gates = [Op(f"gate{g}", "NoOp", (), (), tuple(map(number, waits))) for g, waits in enumerate(loose.gates)]
+    return replace(program, ops=(*ops, *gates))

@@ -1,0 +1,250 @@
+"""Which ops may overlap: a fixed order, loosened wherever its peak leaves room.
+
+An order in which each op waits for the one before it has one peak, and leaves all cores but one idle whenever an op
+does not keep all of them busy. Here op n waits for the first `waits[n]` ops of the order only, and for what it reads.
+While the first unfinished op is m, only ops n with `waits[n] <= m` can have begun, so however they interleave, no more
+can be alive than
+
+    what is alive in the order before m  +  all that ops m to n allocate
+
+even if none of them frees anything. `waits` is the least for which that stays within the peak for every m: a bound
+that no interleaving breaks. It counts requested bytes.
+
+The pieces that an allocator cuts depend on the interleaving too, by some percent, and have no such bound. So where the
+peak leaves no room for that, only what comes after it is loosened: up to the last op that comes near the peak,
+everything is as it was, chunks included. And a few interleavings are played on the allocator's model
+(`lowtide.simulate.interleave`); those that do not stay below the ceiling are given up, at last for the fixed order.
+
+Known to be suboptimal: that what ops in the window free is not counted, even when they must have run. And windows are
+narrow all over where a plan is at its budget all over.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from lowtide.ops import ANY_INPUT, UNKNOWN, Act, Rule, rule_at, rule_of
+from lowtide.program import Op, Program
+from lowtide.simulate.interleave import Ceiling, Loose, keeps
+from lowtide.simulate.machine import run_watched
+from lowtide.simulate.timeline import Timeline
+
+WIDEST = 400
+"""Ops. Wider windows gain no time, and mix what lies further apart."""
+GRID = 8
+"""Ops. Windows begin at multiples of this where they can: ops that share a beginning share a gate."""
+ROOMY = 0.04
+"""Of the peak: if the ceiling is so much higher, chunks may be cut any way."""
+ALL_OVER = (1.0, 0.9)
+AFTER_THE_PEAK = (0.95, 0.85)
+"""Of the step's own peak, tried one after another as the room for what overlaps."""
+
+_ALONE = frozenset(
+    {Act.CONTROL_FLOW, Act.LIST_NEW, Act.LIST_ZEROS, Act.LIST_ADD, Act.LIST_SPLIT, Act.LIST_PUT, Act.LIST_POP,
+     Act.LIST_GET}
+)  # fmt: skip
+"""Acts that overlap with nothing: bodies, and lists, whose elements are shared in ways that depend on the order."""
+
+_REFERENCES = frozenset({"VariableV2", "Variable"})
+"""Variables of old: changed through any tensor that refers to them, so only the whole order is safe."""
+
+
+def strict(program: Program, order: Sequence[int]) -> Loose:
+    """Each op waits for the one before it; what comes from outside the step waits for nothing."""
+    return _gated(program, order, range(len(order)), [()] * len(order))
+
+
+def loosened(
+    program: Program, batch: int, order: Sequence[int], timeline: Timeline, ceiling: Ceiling | None = None
+) -> Loose:
+    """The order of `timeline` with as much overlap as keeps its requested peak, and its chunks below `ceiling`."""
+    if any(op.kind in _REFERENCES for op in program.ops):
+        return strict(program, order)
+    ceiling = ceiling or Ceiling()
+    most = timeline.peak - timeline.resident
+    step = _Footprint(program, batch, order)
+    variables = _variables_in_turn(program, batch, order)
+    tries = [(share, 0) for share in ALL_OVER if _is_roomy(timeline, ceiling)]
+    tries += [(share, step.last_above(int(most * share)) + 1) for share in AFTER_THE_PEAK]
+    for share, begin in tries:
+        loose = _gated(program, order, step.waits(int(most * share), begin), variables)
+        if keeps(program, batch, order, loose, timeline, ceiling):
+            return loose
+    return strict(program, order)
+
+
+def _is_roomy(timeline: Timeline, ceiling: Ceiling) -> bool:
+    if ceiling.limit is None:
+        return False
+    return ceiling.walled or timeline.chunk_peak * (1 + ROOMY) <= ceiling.limit - ceiling.ahead
+
+
+class _Footprint:
+    """What each op of an order finds alive, and what it may allocate when others run beside it."""
+
+    def __init__(self, program: Program, batch: int, order: Sequence[int]) -> None:
+        trace, parts, _ = run_watched(program, batch, order)
+        rules = [rule_at(op, program.values, batch) or UNKNOWN for op in program.ops]
+        reuse = _CertainReuse(program, batch, rules)
+        self._before: list[int] = []
+        self._allocated: list[int] = []
+        self._alone = [rules[index].act in _ALONE for index in order]
+        live = 0
+        for index in order:
+            start, end = parts[index]
+            sizes = [trace.bytes[buffer] * (1 if allocated else -1) for buffer, allocated in trace.log[start:end]]
+            self._before.append(live)
+            self._allocated.append(max(sum(s for s in sizes if s > 0), reuse.bytes_without(index)))
+            live += sum(sizes)
+
+    def last_above(self, room: int) -> int:
+        """The last op of the order that needs more than `room`; -1 if none does."""
+        needed = (live + more for live, more in zip(self._before, self._allocated, strict=True))
+        return max((n for n, bytes_ in enumerate(needed) if bytes_ > room), default=-1)
+
+    def waits(self, room: int, begin: int = 0) -> list[int]:
+        """For each op the least number of ops that must be done before it, so that the bound stays within `room`.
+
+        The first `begin` ops wait for all before them.
+        """
+        count = len(self._before)
+        total = list(accumulate(self._allocated, initial=0))
+        last_bad = [-1] * (count + 1)  # of the ops m whose bound first breaks at n, the last
+        for m, live in enumerate(self._before):
+            broken_at = max(m + 1, bisect_right(total, room - live + total[m]) - 1)
+            last_bad[min(broken_at, count)] = m
+        waits: list[int] = []
+        least = bad = 0
+        for n in range(count):
+            bad = max(bad, last_bad[n] + 1)
+            earliest = max(bad, least, n - WIDEST)
+            waits.append(n if self._alone[n] or n <= begin else min(n, -(-earliest // GRID) * GRID))
+            least = n + 1 if self._alone[n] else waits[-1]
+        return waits
+
+
+class _CertainReuse:
+    """Which ops take over an input's buffer in every interleaving: those that nobody else ever reads it beside."""
+
+    def __init__(self, program: Program, batch: int, rules: Sequence[Rule]) -> None:
+        self._program, self._batch, self._rules = program, batch, rules
+        self._maker = {value: index for index, op in enumerate(program.ops) for value in op.outputs}
+        self._readers = [0] * len(program.values)
+        for op in program.ops:
+            for value in op.inputs:
+                self._readers[value] += 1
+        for value in program.outputs:
+            self._readers[value] += 1
+
+    def bytes_without(self, index: int) -> int:
+        """Bytes of the outputs of an op that may reuse a buffer, less what it certainly does reuse."""
+        op, rule, values, batch = self._program.ops[index], self._rules[index], self._program.values, self._batch
+        if rule.act is not Act.REUSE:
+            return 0
+        target = values[op.outputs[rule.output]]
+        candidates = op.inputs if rule.inputs == ANY_INPUT else [op.inputs[i] for i in rule.inputs]
+        certain = any(
+            values[c].dtype == target.dtype
+            and values[c].elements(batch) == target.elements(batch)
+            and self._read_here_only(c)
+            for c in candidates
+        )
+        return sum(values[v].bytes(batch) for v in op.outputs) - (target.bytes(batch) if certain else 0)
+
+    def _read_here_only(self, value: int) -> bool:
+        """One reader, and if it is a view, what it views has one reader too."""
+        while self._readers[value] == 1 and value in self._maker:
+            maker = self._maker[value]
+            rule = self._rules[maker]
+            if rule.act is not Act.VIEW:
+                return rule.act in (Act.FRESH, Act.REUSE)
+            value = self._program.ops[maker].inputs[rule.inputs[0]]
+        return False
+
+
+def _variables_in_turn(program: Program, batch: int, order: Sequence[int]) -> list[tuple[int, ...]]:
+    """For each position, the earlier ones that it must not overtake since they use the same variable.
+
+    A change waits for whatever still looks at the variable, views included: otherwise TensorFlow copies it.
+    """
+    rules = [rule_at(op, program.values, batch) or UNKNOWN for op in program.ops]
+    position = {index: n for n, index in enumerate(order)}
+    readers: list[list[int]] = [[] for _ in program.values]
+    for index, op in enumerate(program.ops):
+        for value in op.inputs:
+            readers[value].append(index)
+    changed: dict[int, int] = {}
+    looking: dict[int, set[int]] = {}
+    result: list[tuple[int, ...]] = []
+    for n, index in enumerate(order):
+        op, earlier = program.ops[index], set[int]()
+        for handle in (v for v in op.inputs if program.values[v].dtype == "resource"):
+            earlier.update((changed[handle],) if handle in changed else ())
+            if rules[index].act is Act.READ:
+                looking.setdefault(handle, set()).update((n, *_lookers(program, rules, readers, position, index)))
+            else:
+                earlier.update(other for other in looking.pop(handle, ()) if other < n)
+                changed[handle] = n
+        result.append(tuple(sorted(earlier)))
+    return result
+
+
+def _lookers(
+    program: Program, rules: Sequence[Rule], readers: Sequence[Sequence[int]], position: dict[int, int], read: int
+) -> set[int]:
+    """Positions of all that sees the buffer of a variable's read."""
+    found, todo = set[int](), list(program.ops[read].outputs)
+    while todo:
+        for reader in readers[todo.pop()]:
+            found.add(position[reader])
+            if rules[reader].act in (Act.VIEW, Act.VIEW_EACH):
+                todo.extend(program.ops[reader].outputs)
+    return found
+
+
+def _gated(
+    program: Program, order: Sequence[int], waits: Sequence[int], besides: Sequence[tuple[int, ...]]
+) -> Loose:
+    """Op n waits for the first `waits[n]` ops, and for `besides[n]`: with as few edges as say that.
+
+    A gate stands for a beginning of the order. It waits for the gate before it, and for those ops since then that
+    nothing else before the gate waits for. One that would wait for a single op is that op.
+    """
+    position = {index: n for n, index in enumerate(order)}
+    maker = {value: n for n, index in enumerate(order) for value in program.ops[index].outputs}
+    outside = [_is_outside(program.ops[index]) for index in order]
+    waited_for = [False] * len(order)  # by an op or a gate before the next gate
+    gates: list[tuple[int, ...]] = []
+    after: list[tuple[int, ...]] = []
+    gate: tuple[int, ...] = ()  # what stands for the beginning up to `begun`
+    begun = marked = 0
+    reads: list[set[int]] = []
+    for n, index in enumerate(order):
+        op = program.ops[index]
+        reads.append({maker[v] for v in op.inputs if v in maker} | {position[before] for before in op.after})
+        if outside[n]:
+            after.append(())
+            continue
+        if waits[n] > begun:
+            for later in range(marked, waits[n]):
+                for earlier in (*reads[later], *(a for a in after[later] if a >= 0)):
+                    waited_for[earlier] = True
+            marked = waits[n]
+            loose_ends = [m for m in range(begun, waits[n]) if not outside[m] and not waited_for[m]]
+            covered = len(loose_ends) == 1 and after[loose_ends[0]][:1] == gate
+            wanted = (*loose_ends, *(() if covered else gate))
+            begun = waits[n]
+            if len(wanted) > 1:
+                gates.append(wanted)
+                gate = (~(len(gates) - 1),)
+            else:
+                gate = wanted or gate
+        after.append((*gate, *(m for m in besides[n] if m >= begun and m not in reads[n] and m not in gate)))
+    return Loose(tuple(after), tuple(gates))
+
+
+def _is_outside(op: Op) -> bool:
+    rule = rule_of(op.kind)
+    return rule is not None and rule.act is Act.SOURCE
