@@ -14,20 +14,24 @@ from lowtide.units import format_size
 
 def plan_view(facts: Mapping[str, Any], title: str) -> RenderableType:
     """Peak without and with, time paid, and the moves: `facts` are those of `lowtide.plan.plan_facts`."""
-    headline = Text()
-    headline.append(format_size(facts["peak_bytes"]), style="bold")
-    headline.append(f" instead of {format_size(facts['without_bytes'])} for a step of {title}")
-    headline.append(f" with batch {facts['batch']}, in a budget of {format_size(facts['budget_bytes'])}")
+    headline = Text(f"{title} with batch {facts['batch']} in ")
+    headline.append(format_size(facts["budget_bytes"]), style="bold")
+    headline.append(", with the same results")
     table = Table(box=None, padding=(0, 1))
-    for name, justify in (("move", "left"), ("ops", "right"), ("saves", "right"), ("time paid", "right"), ("", "left")):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]  # rich's literals
+    table.add_column("a training step", no_wrap=True)
+    for name in ("peak", "ops", "time paid"):
+        table.add_column(name, justify="right", no_wrap=True)
+    plain = f"{format_size(facts['plain_low_bytes'])} to {format_size(facts['plain_high_bytes'])}"
+    table.add_row("plain TensorFlow", plain, "", "", style="dim")
     for move in facts["moves"]:
         paid = f"{move['seconds'] * 1e3:.1f} ms" if move["seconds"] else "-"
-        exact = "same results" if move["exact"] else "changes numbers"
-        table.add_row(move["name"], f"{move['count']:,}", format_size(move["saved_bytes"]), paid, Text(exact, "dim"))
+        name = move["name"] if move["exact"] else f"{move['name']} (changes numbers)"
+        table.add_row(f"+ {name}", format_size(move["peak_bytes"]), f"{move['count']:,}", paid)
     paid = f"predicted time paid: {facts['slowdown']:+.1%} of a step"
-    time = Text(f"{paid}, within {facts['gap']:.1%} of the least possible")
-    return Group(headline, table, time)
+    lines: list[RenderableType] = [headline, table, Text(f"{paid}, within {facts['gap']:.1%} of the least possible")]
+    if facts["unknown"]:
+        lines.append(Text(f"not computed: {len(facts['unknown'])} ops; `lowtide predict` names them", style="yellow"))
+    return Group(*lines)
 
 
 def curve_view(points: list[Mapping[str, Any]], smallest: Mapping[str, Any]) -> RenderableType:

@@ -176,7 +176,7 @@ def _tensors(forecast: Forecast) -> Table:
     table.add_column("line", overflow="fold", style="dim")
     for buffer in largest_buffers(forecast, TOP):
         maker = forecast.timeline.makers[buffer.maker]
-        by = f"{maker.kind} {maker.layer or maker.name}"
+        by = f"{maker.kind} {maker.name if maker.kind == 'variable' else maker.layer or maker.name}"
         table.add_row(format_size(buffer.bytes), buffer.category, _plain(by), _plain(_short(maker.source)))
     return table
 

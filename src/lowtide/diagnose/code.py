@@ -1,0 +1,341 @@
+"""What the user's source says: statements, loops, assignments, and the branches that did not run.
+
+A recording keeps the text of the files it points into. Lines in a branch whose condition is known to have been false
+are dead: they are never named as a cause.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from lowtide.program import Source
+from lowtide.record import Recording
+
+PUTS = frozenset(
+    {"append", "appendleft", "extend", "add", "insert", "update", "setdefault", "put", "put_nowait", "push"}
+)
+"""Methods that put something into a container."""
+UNKNOWN = object()
+
+
+class Span(NamedTuple):
+    """Lines of a statement, both ends included."""
+
+    first: int
+    last: int
+
+    def __contains__(self, line: object) -> bool:
+        return isinstance(line, int) and self.first <= line <= self.last
+
+
+class File:
+    """One file of the user's, parsed."""
+
+    def __init__(self, name: str, text: str, switches: dict[str, object]) -> None:
+        self.name, self.lines = name, text.splitlines()
+        try:
+            self.tree: ast.Module = ast.parse(text)
+        except (SyntaxError, ValueError):
+            self.tree = ast.Module([], [])
+        self._dead = set(_dead_lines(self.tree, _settled(self.tree, switches)))
+
+    def is_live(self, line: int) -> bool:
+        return line not in self._dead
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """All nodes but those on dead lines."""
+        for node in ast.walk(self.tree):
+            if self.is_live(getattr(node, "lineno", 0)):
+                yield node
+
+    def statement(self, line: int) -> ast.stmt | None:
+        """The innermost statement that has the line, without the body of a compound one."""
+        best: ast.stmt | None = None
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.stmt) and line in _head(node) and (
+                best is None or _head(node).first >= _head(best).first
+            ):
+                best = node
+        return best
+
+    def loops_around(self, line: int) -> list[ast.For | ast.While]:
+        """Loops that run the line, outermost first; those of a function that is called in one are its own."""
+        return [n for n in ast.walk(self.tree) if isinstance(n, ast.For | ast.While) and line in _body(n)]
+
+    def function_at(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+        """The innermost function whose text has the line."""
+        best = None
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and line in _whole(node):
+                best = node
+        return best
+
+
+class Code:
+    """The files of a recording."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._files = {
+            name: File(name, text, dict(recording.switches.get(str(Path(name).absolute()), {})))
+            for name, text in recording.sources.items()
+        }
+        self._seen = {s.source for s in recording.samples if s.source} | {s.source for s in recording.steps if s.source}
+
+    def file(self, name: str) -> File | None:
+        found = self._files.get(name)
+        if found is None:
+            short = Path(name).name
+            found = next((file for key, file in self._files.items() if Path(key).name == short), None)
+        return found
+
+    def files(self) -> list[File]:
+        return list(self._files.values())
+
+    def ran(self, source: Source | None) -> bool:
+        """False for a line that cannot have run."""
+        file = self.file(source.file) if source else None
+        return file is None or source is None or file.is_live(source.line)
+
+    def was_sampled(self, source: Source) -> bool:
+        return source in self._seen
+
+    def text(self, source: Source | None) -> str:
+        """The statement at a line, on one line."""
+        file = self.file(source.file) if source else None
+        if file is None or source is None:
+            return ""
+        statement = file.statement(source.line)
+        span = _head(statement) if statement is not None else Span(source.line, source.line)
+        return " ".join(line.strip() for line in file.lines[span.first - 1 : span.last]).partition("  #")[0].strip()
+
+    def span(self, source: Source | None) -> tuple[str, Span] | None:
+        """The file and lines of the statement at a line."""
+        file = self.file(source.file) if source else None
+        if source is None:
+            return None
+        statement = file.statement(source.line) if file else None
+        return source.file, _head(statement) if statement is not None else Span(source.line, source.line)
+
+    def in_loop(self, source: Source | None) -> bool:
+        """Whether the line runs more than once: in a loop, or in a function that is called from one."""
+        file = self.file(source.file) if source else None
+        if file is None or source is None:
+            return False
+        if file.loops_around(source.line):
+            return True
+        function = file.function_at(source.line)
+        name = getattr(function, "name", None)
+        return bool(name) and any(
+            isinstance(node, ast.Call) and dotted(node.func).endswith(str(name)) and file.loops_around(node.lineno)
+            for node in file.nodes()
+        )
+
+    def puts_into(self, name: str) -> list[Source]:
+        """Live lines that put something into the container `name`: an append, an item, `+=`."""
+        found = []
+        for file in self.files():
+            for node in file.nodes():
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
+                    if _last(node.func.value) == name:
+                        found.append(Source(file.name, node.lineno))
+                elif isinstance(node, ast.Assign | ast.AugAssign):
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    for target in targets:
+                        item = isinstance(target, ast.Subscript) and _last(target.value) == name
+                        if item or (isinstance(node, ast.AugAssign) and _last(target) == name):
+                            found.append(Source(file.name, node.lineno))
+        return found
+
+    def keeps(self, name: str) -> list[Source]:
+        """Live lines that put the value of `name` somewhere: into a container, an item, an attribute."""
+        found = []
+        for file in self.files():
+            for node in file.nodes():
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
+                    values: list[ast.expr] = [*node.args, *(keyword.value for keyword in node.keywords)]
+                elif isinstance(node, ast.Assign) and any(
+                    isinstance(target, ast.Subscript | ast.Attribute) for target in node.targets
+                ):
+                    values = [node.value]
+                else:
+                    continue
+                if any(_is_among(name, value) for value in values):
+                    found.append(Source(file.name, node.lineno))
+        return found
+
+    def assigned_at(self, source: Source) -> list[str]:
+        """Names that the statement at a line binds."""
+        file = self.file(source.file)
+        statement = file.statement(source.line) if file else None
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+    def bound_by_with(self, source: Source) -> str:
+        """The name after `as` of the `with` statement at a line."""
+        file = self.file(source.file)
+        statement = file.statement(source.line) if file else None
+        items = statement.items if isinstance(statement, ast.With) else []
+        return next((item.optional_vars.id for item in items if isinstance(item.optional_vars, ast.Name)), "")
+
+    def cached(self, name: str) -> Source | None:
+        """The decorator of the function `name` that makes its results stay: lru_cache and its like."""
+        for file in self.files():
+            for node in file.nodes():
+                if isinstance(node, ast.FunctionDef) and node.name == name:
+                    for decorator in node.decorator_list:
+                        if "cache" in dotted(decorator) or "memo" in dotted(decorator):
+                            return Source(file.name, decorator.lineno)
+        return None
+
+    def assigns(self, name: str, file_name: str | None = None) -> list[Source]:
+        """Live lines that bind `name`."""
+        found = []
+        for file in self.files() if file_name is None else filter(None, [self.file(file_name)]):
+            for node in file.nodes():
+                targets: list[ast.expr] = []
+                if isinstance(node, ast.Assign):
+                    targets = node.targets
+                elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+                    targets = [node.target]
+                for target in targets:
+                    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+                    if any(_last(part) == name for part in parts):
+                        found.append(Source(file.name, target.lineno))
+        return found
+
+    def calls(self, *endings: str) -> list[tuple[Source, ast.Call]]:
+        """Live calls of something whose dotted name ends so."""
+        return [
+            (Source(file.name, call.lineno), call)
+            for file in self.files()
+            for call in file.nodes()
+            if isinstance(call, ast.Call) and dotted(call.func).endswith(endings)
+        ]
+
+
+@lru_cache(maxsize=8)
+def code_of(recording: _Same) -> Code:
+    return Code(recording.recording)
+
+
+class _Same:
+    """A recording as a key: by identity, since it is too large to compare."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+
+    def __hash__(self) -> int:
+        return id(self.recording)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.recording is self.recording
+
+
+def read_code(recording: Recording) -> Code:
+    """The code of a recording, parsed once."""
+    return code_of(_Same(recording))
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of a name or attribute; calls and items on the way are left out."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    if isinstance(node, ast.Call):
+        return dotted(node.func)
+    return dotted(node.value) if isinstance(node, ast.Subscript) else ""
+
+
+def _last(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _is_among(name: str, value: ast.expr) -> bool:
+    """Whether a value is a name, or a tuple, list or dict with it; what a call makes of it is something else."""
+    if isinstance(value, ast.Tuple | ast.List):
+        return any(_is_among(name, part) for part in value.elts)
+    if isinstance(value, ast.Dict):
+        return any(_is_among(name, part) for part in value.values)
+    return isinstance(value, ast.Name) and value.id == name
+
+
+def _whole(node: ast.AST) -> Span:
+    first = getattr(node, "lineno", 0)
+    decorators = [d.lineno for d in getattr(node, "decorator_list", ())]
+    return Span(min([first, *decorators]), getattr(node, "end_lineno", first) or first)
+
+
+def _body(node: ast.For | ast.While) -> Span:
+    return Span(node.body[0].lineno, _whole(node.body[-1]).last)
+
+
+def _head(node: ast.stmt) -> Span:
+    """A compound statement without what is inside it."""
+    whole = _whole(node)
+    body = getattr(node, "body", None)
+    if isinstance(body, list) and body:
+        return Span(whole.first, max(whole.first, _whole(body[0]).first - 1))
+    return whole
+
+
+def _settled(tree: ast.Module, switches: dict[str, object]) -> dict[str, object]:
+    """Switches without those that change while the program runs: bound in a loop or a function, or twice."""
+    times: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            times[node.id] = times.get(node.id, 0) + 1
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.While):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    times[part.id] = 2
+    return {name: value for name, value in switches.items() if times.get(name.partition(".")[0], 0) == 1}
+
+
+def _dead_lines(tree: ast.AST, switches: dict[str, object]) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If):
+            value = _value(node.test, switches)
+            if value is not UNKNOWN:
+                for statement in node.orelse if value else node.body:
+                    yield from range(_whole(statement).first, _whole(statement).last + 1)
+
+
+def _value(node: ast.expr, switches: dict[str, object]) -> object:
+    """What a condition on switches comes to; UNKNOWN when it asks anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name | ast.Attribute):
+        return switches.get(dotted(node), UNKNOWN)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        value = _value(node.operand, switches)
+        return UNKNOWN if value is UNKNOWN else not value
+    if isinstance(node, ast.BoolOp):
+        return _joined(isinstance(node.op, ast.And), [_value(part, switches) for part in node.values])
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, right = _value(node.left, switches), _value(node.comparators[0], switches)
+        if UNKNOWN not in (left, right):
+            return _compared(node.ops[0], left, right)
+    return UNKNOWN
+
+
+def _joined(is_and: bool, values: list[object]) -> object:
+    if any(value is not UNKNOWN and bool(value) is not is_and for value in values):
+        return not is_and
+    return UNKNOWN if any(value is UNKNOWN for value in values) else is_and
+
+
+def _compared(op: ast.cmpop, left: object, right: object) -> object:
+    if isinstance(op, ast.Eq | ast.Is):
+        return left == right
+    if isinstance(op, ast.NotEq | ast.IsNot):
+        return left != right
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        found = {ast.Lt: left < right, ast.LtE: left <= right, ast.Gt: left > right, ast.GtE: left >= right}
+        return found.get(type(op), UNKNOWN)
+    return UNKNOWN

@@ -1,0 +1,184 @@
+"""Data: copied whole, in float64, buffered by tf.data, collected by predict."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from lowtide.diagnose.code import read_code
+from lowtide.diagnose.evidence import is_worth, likeliest, rise
+from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
+from lowtide.program import Source
+from lowtide.record import Data, Recording
+from lowtide.record.extremes import fullest_stages
+from lowtide.record.views import fullest_detail
+from lowtide.units import format_size
+
+NOTABLE = 0.05
+COPIES = ("from_tensor_slices", "from_tensors", "tf.constant", "tf.convert_to_tensor")
+GIVEN = ("fit", "evaluate", "predict")
+
+
+def float64(recording: Recording) -> Iterator[Finding]:
+    """An array of float64 where the model computes in float32: twice the bytes, and again in each copy."""
+    for given in _once(d for d in recording.data if d.dtype == "float64" and d.what != "returned by predict"):
+        alike = [d for d in recording.data if (d.dtype, d.shape) == ("float64", given.shape)]
+        copies = sum(d.bytes for d in alike if d is not given)
+        saving = (given.bytes + copies) // 2
+        if is_worth(recording, saving, NOTABLE):
+            source = _made_at(recording, given)
+            yield Finding(
+                "float64-data", PROBLEM, f"{given.what} is given float64 {given.shape}: float32 is what the model uses",
+                given.bytes + copies, source, read_code(recording).text(source),
+                "make it float32 from the start (`dtype=\"float32\"`): `.astype` afterwards has both for a while",
+                None, "", saving,
+            )  # fmt: skip
+
+
+def _once(found: Iterator[Data]) -> list[Data]:
+    """One row a shape: the first call that was given it."""
+    return list({row.shape: row for row in reversed(list(found))}.values())
+
+
+def _made_at(recording: Recording, given: Data) -> Source | None:
+    """The line that made what a call was given: the assignment of the name among its arguments; else the call."""
+    code = read_code(recording)
+    form = f"{given.dtype} {given.shape}"
+    held = [r for r in recording.census if r.kind == "array" and r.example == form and r.holder]
+    names = [name for row in held for name in row.holder.partition(" (")[0].split(".")[-1:]]
+    names += _arguments(recording, given.source)
+    for name in names:
+        lines = [line for line in code.assigns(name) if "float32" not in code.text(line)]
+        found = likeliest(code, lines)
+        if found is not None:
+            return found
+    return given.source
+
+
+def _arguments(recording: Recording, source: Source | None) -> list[str]:
+    file = read_code(recording).file(source.file) if source else None
+    statement = file.statement(source.line) if file and source else None
+    names: list[str] = []
+    for node in ast.walk(statement) if statement is not None else ():
+        if isinstance(node, ast.Call):
+            names += [a.id for a in (*node.args, *(k.value for k in node.keywords)) if isinstance(a, ast.Name)]
+    return list(dict.fromkeys(names))
+
+
+def copied(recording: Recording) -> Iterator[Finding]:
+    """A whole dataset copied into a tensor, while the array stays as well."""
+    for given in recording.data:
+        if given.what not in COPIES or not is_worth(recording, given.bytes, NOTABLE):
+            continue
+        if any(d.what in GIVEN and d.source == given.source for d in recording.data):
+            continue  # fit's own copy: named as fit's
+        alive = any(r.kind == "array" and r.example == f"{given.dtype} {given.shape}" for r in recording.census)
+        if given.mapped or alive:
+            yield _copied(recording, given)
+
+
+def _copied(recording: Recording, given: Data) -> Finding:
+    what = "a file mapped into memory is" if given.mapped else "an array is"
+    id_ = "dataset-in-constant" if given.what.startswith("tf.") else "dataset-copied"
+    return Finding(
+        id_, PROBLEM, f"{what} copied whole into a tensor by {given.what}: {given.dtype} {given.shape}",
+        given.bytes, given.source, read_code(recording).text(given.source),
+        "read it in pieces: a generator over slices, or keras.utils.PyDataset; convert one batch at a time",
+        None, "", given.bytes,
+    )  # fmt: skip
+
+
+def given_to_fit(recording: Recording) -> Iterator[Finding]:
+    """What fit and its like copy of an array that is larger than the rest of the run."""
+    for given in _once(d for d in recording.data if d.what in GIVEN and d.dtype != "float64"):
+        if is_worth(recording, given.bytes, NOTABLE if given.mapped else 4 * NOTABLE):
+            what = "mapped file" if given.mapped else "array"
+            yield Finding(
+                "array-given-to-fit", PROBLEM if given.mapped else ADVICE,
+                f"{given.what} copies the whole {what}: {given.dtype} {given.shape}",
+                given.bytes, given.source, read_code(recording).text(given.source),
+                "give it a keras.utils.PyDataset that cuts batches: nothing is copied but the batch",
+                None, "", given.bytes,
+            )  # fmt: skip
+
+
+def collected(recording: Recording) -> Iterator[Finding]:
+    """predict puts the outputs of all batches together; a problem where they are thrown away soon after."""
+    for given in _once(d for d in recording.data if d.what == "returned by predict"):
+        if not is_worth(recording, given.bytes, NOTABLE):
+            continue
+        alive = any(r.kind == "array" and r.example == f"{given.dtype} {given.shape}" for r in recording.census)
+        yield Finding(
+            "predict-collects", ADVICE if alive else PROBLEM,
+            f"predict collects {given.dtype} {given.shape}{'' if alive else ', which is not kept'}",
+            given.bytes, given.source, read_code(recording).text(given.source),
+            "go through the data in batches with predict_on_batch or a tf.function, and keep what is needed of each",
+            None, "", given.bytes,
+        )  # fmt: skip
+
+
+def buffers(recording: Recording) -> Iterator[Finding]:
+    """What stages of tf.data have waiting: shuffle, cache, prefetch, interleave, parallel map."""
+    for name, id_, fix in _STAGES:
+        for source, (size, elements) in _waiting(recording, name).items():
+            if id_ == "cached-in-memory":
+                # The fullest it was seen; it fills on between two looks, and the device's rise is of nothing else.
+                size = max(size, rise(recording, "device_bytes"))
+            if is_worth(recording, size, NOTABLE):
+                yield _buffer(recording, id_, fix, source, size, elements)
+
+
+def _waiting(recording: Recording, name: str) -> dict[Source | None, tuple[int, int]]:
+    """Bytes and elements of one kind of stage, by line: as the pipeline counts them, or the detailed steps."""
+    found: dict[Source | None, tuple[int, int]] = {}
+    for stage in fullest_stages(recording):
+        if name in stage.name.lower():
+            source = stage.source or _only_call(recording, name)
+            size, elements = found.get(source, (0, 0))
+            found[source] = size + stage.buffered_bytes, elements + stage.buffered_elements
+    for source, counted in _seen_on_device(recording).items():
+        if _stage_of(read_code(recording).text(source)) == name and counted[0] > found.get(source, (0, 0))[0]:
+            found[source] = counted
+    return found
+
+
+def _only_call(recording: Recording, name: str) -> Source | None:
+    code = read_code(recording)
+    return likeliest(code, [line for line, _ in code.calls(f".{name}")])
+
+
+def _stage_of(text: str) -> str:
+    """The stage that a statement makes: what multiplies buffers comes first."""
+    return next((name for name in ("interleave", "cache", "shuffle", "prefetch", "map") if f".{name}(" in text), "")
+
+
+def _seen_on_device(recording: Recording) -> dict[Source | None, tuple[int, int]]:
+    detail = fullest_detail(recording)
+    found: dict[Source | None, tuple[int, int]] = {}
+    for a in detail.at_peak if detail else ():
+        site = detail.sites[a.site] if detail else None
+        if site is not None and site.op.startswith("tf.data") and site.source is not None:
+            size, count = found.get(site.source, (0, 0))
+            found[site.source] = size + a.chunk_bytes, count + 1
+    return found
+
+
+_STAGES = (
+    ("shuffle", "shuffle-buffer", "some hundred elements shuffle well enough; shuffle names or indices, not images"),
+    ("cache", "cached-in-memory", "give cache() a file name, cache before decoding, or leave it out"),
+    ("prefetch", "prefetch-buffer", "prefetch counts elements of the stage before it: after batch(), 2 are enough"),
+    ("interleave", "interleave-buffers", "lower cycle_length: each open source has buffers of its own"),
+    ("map", "parallel-map-buffer", "lower num_parallel_calls, or set options.autotune.ram_budget"),
+)  # fmt: skip
+
+
+def _buffer(recording: Recording, id_: str, fix: str, source: Source | None, size: int, elements: int) -> Finding:
+    one = size // max(1, elements)
+    needed = min(size, one * (200 if id_ == "shuffle-buffer" else 2))
+    saving = size - needed if id_ != "cached-in-memory" else size
+    severity = PROBLEM if is_worth(recording, saving, NOTABLE) else ADVICE
+    many = f"{elements:,} elements of {format_size(one)}" if id_ != "cached-in-memory" else format_size(size)
+    return Finding(
+        id_, severity, f"a {id_.partition('-')[0]} stage of tf.data has {many} waiting",
+        size, source, read_code(recording).text(source), fix, None, "", saving,
+    )  # fmt: skip

@@ -1,0 +1,194 @@
+"""Facts that several rules start from: what size is worth saying, what grew between censuses, whether it still does.
+
+All pure, all from one Recording.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+from lowtide.diagnose.code import Code, read_code
+from lowtide.program import Source
+from lowtide.record import Held, Recording, Sample
+from lowtide.record.views import device_peak, host_peak, inside, main_steps
+
+LEAST = 1 << 20
+WORTH = 0.01
+"""Below a mebibyte, or this part of the run's peak, nothing is worth a reader's time."""
+STILL = 0.4
+"""Growth goes on if the second half of the run has at least this part of what an even growth would give it."""
+
+
+def peak_bytes(recording: Recording) -> int:
+    """The most memory the run had: of the host, or of a device that is not part of it."""
+    host, device = host_peak(recording), device_peak(recording)
+    return max(host.rss_bytes or 0 if host else 0, device.bytes if device else 0)
+
+
+def is_worth(recording: Recording, size: float, part: float = WORTH) -> bool:
+    return size >= max(LEAST, part * peak_bytes(recording))
+
+
+def step_count(recording: Recording) -> int:
+    return sum(step.repeats for _, step in main_steps(recording))
+
+
+class Grown(NamedTuple):
+    """Things of one kind and form that became more from the first census to the last."""
+
+    row: Held
+    """As the last census has them: the holder of the most."""
+    objects: int
+    """By how many they grew."""
+    bytes: int
+    before: int
+    """How many there were."""
+    steps: int
+    """How many of the run's own steps lie between."""
+
+    @property
+    def per_step(self) -> int:
+        return round(self.bytes / self.steps) if self.steps else 0
+
+
+def grown(recording: Recording) -> list[Grown]:
+    """Of what there is more in a later census than in the first, at its most; the most bytes first.
+
+    What a run lets go when it ends was still too much before. With one census only, everything is taken to have grown
+    that a loop of the user's can have made: many of one form, in one container.
+    """
+    times = sorted({row.time for row in recording.census})
+    if not times:
+        return []
+    first = _forms(recording, times[0]) if len(times) > 1 else {}
+    most: dict[tuple[str, str], Grown] = {}
+    for time in times[1:] or times:
+        for form, rows in _forms(recording, time).items():
+            found = _grown(recording, rows, first.get(form, []))
+            if found is not None and (form not in most or found.bytes >= most[form].bytes):
+                most[form] = found
+    return sorted(most.values(), key=lambda g: -g.bytes)
+
+
+def _grown(recording: Recording, rows: list[Held], old: list[Held]) -> Grown | None:
+    before, objects = sum(r.objects for r in old), sum(r.objects for r in rows)
+    size = sum(r.bytes for r in rows) - sum(r.bytes for r in old)
+    if objects <= before:
+        return None
+    row = max(rows, key=lambda r: (r.bytes, r.objects, bool(r.holder)))
+    row = row._replace(bytes=sum(r.bytes for r in rows), viewed_bytes=sum(r.viewed_bytes for r in rows))
+    begun = next((r.step for r in old if r.step is not None), -1)
+    ended = row.step if row.step is not None else len(recording.steps)
+    between = [step.repeats for number, step in main_steps(recording) if begun < number <= ended]
+    return Grown(row, objects - before, size, before, sum(between))
+
+
+def _forms(recording: Recording, time: float) -> dict[tuple[str, str], list[Held]]:
+    forms: dict[tuple[str, str], list[Held]] = {}
+    for row in recording.census:
+        if row.time == time:
+            forms.setdefault((row.kind, row.example), []).append(row)
+    return forms
+
+
+FEWEST = 6
+"""Values that a trend takes."""
+
+
+def series(recording: Recording, of: str) -> list[int]:
+    """`device_bytes` or `rss_bytes` at the end of each of the run's steps; of samples, where it has too few steps.
+
+    Samples count from the first that saw memory on the device, so that imports are left out.
+    """
+    steps = [size for _, step in main_steps(recording) if (size := getattr(step, of)) is not None]
+    if len(steps) >= FEWEST:
+        return steps
+    samples = inside(recording)
+    begun = next((n for n, sample in enumerate(samples) if sample.device_bytes), len(samples))
+    return [size for sample in samples[begun + 1 :] if (size := getattr(sample, of)) is not None]
+
+
+def goes_on(recording: Recording, of: str) -> bool | None:
+    """Whether a series still grows in its second half; None when it is too short to tell.
+
+    A cache that fills once, a warm-up, a buffer that finds its size: all are over by then.
+    """
+    values = series(recording, of)
+    if len(values) < FEWEST:
+        return None
+    middle = len(values) // 2
+    total, late = max(values[-1], values[middle]) - values[1], max(values[middle:]) - values[middle]
+    if total <= 0 or late <= 0:
+        return False
+    rises = sum(b > a for a, b in pairwise(values[middle:]))
+    even = (len(values) - middle) / len(values)
+    return late >= STILL * even * total and rises >= 2
+
+
+def rise(recording: Recording, of: str) -> int:
+    """By how much a series is higher at its highest than after its first values: warm-up is left out."""
+    values = series(recording, of)
+    return max(values[2:]) - values[2] if len(values) >= FEWEST else 0
+
+
+def device_goes_on(recording: Recording) -> bool | None:
+    return goes_on(recording, "device_bytes")
+
+
+def host_goes_on(recording: Recording) -> bool | None:
+    return goes_on(recording, "rss_bytes")
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def names_in(holder: str) -> list[str]:
+    """The names of a chain, what holds the thing first: "metric.seen (list of 96, ...)" gives seen, metric."""
+    text = holder.partition(" (")[0]
+    return list(dict.fromkeys(reversed(_NAME.findall(text.replace(" closure ", ".")))))
+
+
+def line_that_keeps(recording: Recording, row: Held) -> Source | None:
+    """The user's line that put things where they are held; failing that, the line that made them."""
+    code = read_code(recording)
+    if row.holder and "in tensorflow" not in row.holder and "in keras" not in row.holder:
+        for name in names_in(row.holder):
+            line = likeliest(code, code.puts_into(name)) or code.cached(name)
+            if line is not None:
+                return line
+    if row.held_at and code.ran(row.held_at) and row.holder and row.kind not in ("tensor", "array"):
+        return row.held_at
+    return _kept_by_name(recording, row) or (row.held_at if code.ran(row.held_at) else None) or row.made
+
+
+def _kept_by_name(recording: Recording, row: Held) -> Source | None:
+    """No chain shows: where the code puts what the line that made it is assigned to."""
+    code = read_code(recording)
+    answers = [d.source for d in recording.data if d.what == "returned by predict" and f"{d.dtype} {d.shape}" == row.example]
+    for origin in filter(None, (row.made, *answers)):
+        for name in code.assigned_at(origin):
+            line = likeliest(code, code.keeps(name))
+            if line is not None:
+                return line
+    return None
+
+
+def likeliest(code: Code, lines: Iterable[Source]) -> Source | None:
+    """Of lines that may have done it: one that was seen running, one in a loop, the last."""
+    found = list(lines)
+    ranked = sorted(found, key=lambda line: (code.in_loop(line), code.was_sampled(line), line.line))
+    return ranked[-1] if ranked else None
+
+
+def slow_samples(recording: Recording) -> list[Sample]:
+    """Samples that know of the heap, tensors and graphs, too."""
+    return [s for s in inside(recording) if s.heap_bytes is not None]
+
+
+def rss_at(recording: Recording, time: float) -> int | None:
+    """RSS at the last sample not after `time`."""
+    known = [s for s in recording.samples if s.rss_bytes is not None and s.time <= time]
+    return max(known, key=lambda s: s.time).rss_bytes if known else None

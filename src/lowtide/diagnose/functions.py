@@ -1,0 +1,174 @@
+"""Functions and graphs: traced again and again, made in a loop, full of constants, loops written out."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from lowtide.diagnose.code import dotted, read_code
+from lowtide.diagnose.evidence import is_worth, rss_at
+from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
+from lowtide.program import Source
+from lowtide.record import Constant, Recording, Trace
+from lowtide.units import format_size
+
+MANY = 5
+"""Traces of one function: a few are for batch sizes and modes, more is a habit."""
+NOTABLE = 0.03
+LARGE = 1 << 20
+UNROLLED = 1500
+"""Ops in one trace of the user's own function that make one look for a loop."""
+ALIKE = 40
+"""So many ops of one type, in one trace, come from a loop."""
+
+
+def retraced(recording: Recording) -> Iterator[Finding]:
+    """One tf.function traced again and again, because its arguments never fit an earlier trace."""
+    owners: dict[int, list[Trace]] = {}
+    for trace in recording.traces:
+        owners.setdefault(trace.owner, []).append(trace)
+    for traces in owners.values():
+        again = [trace for trace in traces if trace.cause.startswith("argument")]
+        if len(again) >= MANY:
+            yield _retraced(recording, again)
+
+
+def _retraced(recording: Recording, again: Sequence[Trace]) -> Finding:
+    causes = Counter(_argument(trace.cause) for trace in again)
+    (argument, by_value), _ = causes.most_common(1)[0]
+    kind = "a new Python value" if by_value else "a new shape or dtype"
+    fix = (
+        f"pass `{argument}` as a tensor: `tf.constant(...)` or `tf.convert_to_tensor(...)`"
+        if by_value
+        else "give the tf.function an input_signature with None where sizes vary, or reduce_retracing=True, or pad"
+    )
+    title = f"`{again[0].function}` was traced {len(again) + 1} times: argument `{argument}` is {kind} each time"
+    id_ = "retrace-by-value" if by_value else "retrace-by-shape"
+    return _of_traces(recording, id_, again, title, fix, _most(trace.called for trace in again))
+
+
+def _argument(cause: str) -> tuple[str, bool]:
+    """(which argument, whether a Python value and not a tensor changed)."""
+    first = cause.removeprefix("argument ").partition(";")[0]
+    name, _, change = first.partition(":")
+    return name, "became Python" in change or "Python object" in change
+
+
+def _of_traces(
+    recording: Recording, id_: str, traces: Sequence[Trace], title: str, fix: str, source: Source | None
+) -> Finding:
+    size = _held(recording, traces)
+    severity = PROBLEM if is_worth(recording, size, NOTABLE) else ADVICE
+    return Finding(
+        id_, severity, title, size, source, read_code(recording).text(source), fix, round(size / len(traces)), "", size
+    )  # fmt: skip
+
+
+def _held(recording: Recording, traces: Sequence[Trace]) -> int:
+    """By how much RSS rose from the first of these traces to the last; their graphs' own size at least."""
+    graphs = sum(trace.graph_bytes for trace in traces)
+    before, after = rss_at(recording, traces[0].time), rss_at(recording, traces[-1].time)
+    rise = after - before if before is not None and after is not None else 0
+    return max(graphs, rise)
+
+
+def _most(lines: Iterable[Source | None]) -> Source | None:
+    found = Counter(line for line in lines if line is not None)
+    return found.most_common(1)[0][0] if found else None
+
+
+def made_again(recording: Recording) -> Iterator[Finding]:
+    """A new tf.function each time, so that nothing is ever traced once only."""
+    same: dict[tuple[str, Source | None], list[Trace]] = {}
+    for trace in recording.traces:
+        if not trace.function.startswith("Dataset_"):
+            same.setdefault((trace.function, trace.defined), []).append(trace)
+    code = read_code(recording)
+    for (function, defined), traces in same.items():
+        owners = {trace.owner for trace in traces}
+        if defined is None or len(owners) < MANY or len(traces) > 2 * len(owners):
+            continue
+        making = [made for made in recording.made if made.kind == "function" and made.number >= len(owners) // 2]
+        lines = [made.source for made in making if made.source.file == defined.file and code.ran(made.source)]
+        near = [line for line in lines if line == defined or code.in_loop(line)]
+        source = near[0] if near else _most(trace.called for trace in traces) or defined
+        title = f"{len(owners)} tf.functions were made of `{function}`, and each was traced"
+        fix = "make the tf.function once, outside the loop and outside what is called in it"
+        if _is_method(recording, defined):
+            fix = "each object gets a trace of its own: decorate a plain function, and pass what changes as tensors"
+        yield _of_traces(recording, "function-made-again", traces, title, fix, source)
+
+
+def _is_method(recording: Recording, defined: Source) -> bool:
+    file = read_code(recording).file(defined.file)
+    function = file.function_at(defined.line) if file else None
+    arguments = getattr(function, "args", None)
+    return bool(arguments and arguments.args and arguments.args[0].arg == "self")
+
+
+def constants(recording: Recording) -> Iterator[Finding]:
+    """NumPy arrays that a traced function closes over: baked into its graph, once a use and once a trace."""
+    lines: dict[Source | None, list[tuple[Trace, Constant]]] = {}
+    for trace in recording.traces:
+        for constant in trace.constants:
+            if constant.bytes >= LARGE:
+                lines.setdefault(constant.source or trace.called, []).append((trace, constant))
+    for source, found in lines.items():
+        traces = list({id(trace): trace for trace, _ in found}.values())
+        listed = sum(constant.bytes for _, constant in found)
+        baked = max(listed, *(trace.constant_bytes for trace in traces)) if len(lines) == 1 else listed
+        size = max(baked, _built(recording, traces))
+        if is_worth(recording, size, NOTABLE):
+            one = found[0][1]
+            copies = round(baked / one.bytes)
+            yield Finding(
+                "constants-in-graph", PROBLEM,
+                f"{format_size(baked)} of constants are baked into graphs: {copies} of {one.dtype} {one.shape}",
+                size, source, read_code(recording).text(source),
+                "capture a `tf.constant` or `tf.Variable` made outside the function, or pass the array as an argument",
+                None, "", size - one.bytes or None,
+            )  # fmt: skip
+
+
+def _built(recording: Recording, traces: Sequence[Trace]) -> int:
+    """By how much RSS rose while these were built and first run."""
+    first, last = min(trace.time for trace in traces), max(trace.time for trace in traces)
+    around = [step for step in recording.steps if step.start <= last and step.stop >= first]
+    begun, ended = min([first, *(s.start for s in around)]), max([last, *(s.stop for s in around)])
+    before = rss_at(recording, begun)
+    during = [s.rss_bytes for s in recording.samples if s.rss_bytes is not None and begun <= s.time <= ended]
+    return max(during) - before if during and before is not None else 0
+
+
+def unrolled(recording: Recording) -> Iterator[Finding]:
+    """A Python loop in a traced function, written out turn by turn."""
+    for trace in recording.traces:
+        if trace.nodes < UNROLLED or trace.defined is None or max(trace.kinds.values(), default=0) < ALIKE:
+            continue
+        loop = _loop_in(recording, trace.defined)
+        size = max(trace.graph_bytes, _built(recording, [trace]))
+        if loop is not None:
+            yield Finding(
+                "python-loop-unrolled", PROBLEM if is_worth(recording, size, NOTABLE) else ADVICE,
+                f"a Python loop in `{trace.function}` was written out: {trace.nodes:,} ops in its graph",
+                size, loop, read_code(recording).text(loop),
+                "loop over `tf.range` or use `tf.while_loop`: its body is traced once", None, "", size,
+            )  # fmt: skip
+
+
+def _loop_in(recording: Recording, defined: Source) -> Source | None:
+    """The loop over Python things in a function, the innermost of several."""
+    code = read_code(recording)
+    file = code.file(defined.file)
+    function = file.function_at(defined.line) if file else None
+    if file is None or function is None:
+        return None
+    loops = [
+        node for node in ast.walk(function)
+        if isinstance(node, ast.For | ast.While | ast.comprehension | ast.ListComp)
+        and file.is_live(getattr(node, "lineno", defined.line)) and isinstance(node, ast.For | ast.While)
+        and not (isinstance(node, ast.For) and "tf." in dotted(node.iter))
+    ]  # fmt: skip
+    ranked = [n for n in loops if isinstance(n, ast.For) and dotted(n.iter) in ("range", "enumerate")] or loops
+    return Source(defined.file, ranked[-1].lineno) if ranked else None

@@ -1,0 +1,110 @@
+"""What grows and no special rule explains; and RSS that rises without a leak."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from lowtide.diagnose.code import read_code
+from lowtide.diagnose.evidence import (
+    FEWEST,
+    device_goes_on,
+    grown,
+    host_goes_on,
+    is_worth,
+    peak_bytes,
+    rise,
+    slow_samples,
+    step_count,
+)
+from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
+from lowtide.program import Source
+from lowtide.record import Detail, Recording
+from lowtide.record.views import inside, main_steps
+from lowtide.units import format_size
+
+NOTABLE = 0.03
+
+
+def on_device(recording: Recording) -> Iterator[Finding]:
+    """Device bytes rise from step to step: which line's buffers outlive the step that made them."""
+    if not device_goes_on(recording):
+        return
+    found = rise(recording, "device_bytes")
+    found -= sum(g.bytes for g in grown(recording) if g.row.kind in ("tensor", "variable") and g.row.holder)
+    if not is_worth(recording, found, NOTABLE):
+        return
+    source, share = _surviving(recording)
+    yield Finding(
+        "device-growth", PROBLEM, f"device memory rises with every step, {format_size(found)} in all",
+        found, source, read_code(recording).text(source),
+        "something holds what this line makes: look for a list, an attribute or a closure that it ends up in",
+        round(found / max(1, step_count(recording))), "", round(found * share) or None,
+    )  # fmt: skip
+
+
+def _surviving(recording: Recording) -> tuple[Source | None, float]:
+    """The line that made most of what outlived the detailed steps, and its part."""
+    left: Counter[Source | None] = Counter()
+    for detail in recording.details:
+        for a in detail.allocations:
+            if a.start and a.stop is None and a.category not in ("parameters", "optimizer state"):
+                left[_line(detail, a.site)] += a.chunk_bytes
+    known = [(source, size) for source, size in left.most_common() if source is not None]
+    return (known[0][0], known[0][1] / sum(left.values())) if known else (None, 0.0)
+
+
+def _line(detail: Detail, site: int) -> Source | None:
+    return detail.sites[site].source
+
+
+def on_host(recording: Recording) -> Iterator[Finding]:
+    """The process grows from step to step outside the device: the lines it was on meanwhile."""
+    few = 0 < len(main_steps(recording)) < FEWEST
+    if few or not host_goes_on(recording):
+        return
+    found = rise(recording, "rss_bytes") - rise(recording, "device_bytes")
+    found -= sum(g.bytes for g in grown(recording) if g.row.kind == "array")
+    if not is_worth(recording, found, NOTABLE) or _retained(recording) > found / 2:
+        return
+    source = _by_line(recording)
+    yield Finding(
+        "host-growth", PROBLEM, f"the process grows with every step, {format_size(found)} in all, outside the device",
+        found, source, read_code(recording).text(source),
+        "Python objects, graphs or closures pile up: `lowtide run --host tracemalloc` names the lines that allocate",
+        round(found / max(1, step_count(recording))), "", found,
+    )  # fmt: skip
+
+
+def _by_line(recording: Recording) -> Source | None:
+    """The traced line that holds most, where a tracer ran; else the line during which RSS rose most."""
+    if recording.lines:
+        last = max(line.time for line in recording.lines)
+        return max((ln for ln in recording.lines if ln.time == last), key=lambda ln: ln.bytes).source
+    rises: Counter[Source] = Counter()
+    steps = main_steps(recording)
+    begun = steps[0][1].stop if steps else 0.0
+    samples = [s for s in inside(recording) if s.rss_bytes is not None and s.time >= begun]
+    for before, after in pairwise(samples):
+        if after.source is not None and (after.rss_bytes or 0) > (before.rss_bytes or 0):
+            rises[after.source] += (after.rss_bytes or 0) - (before.rss_bytes or 0)
+    return rises.most_common(1)[0][0] if rises else None
+
+
+def _retained(recording: Recording) -> int:
+    """Freed blocks that malloc keeps, at the end."""
+    known = slow_samples(recording)
+    return (known[-1].heap_free_bytes or 0) if known else 0
+
+
+def retention(recording: Recording) -> Iterator[Finding]:
+    """RSS that rose because glibc keeps what was freed: no leak, and said so."""
+    kept = _retained(recording)
+    if kept > 0.1 * peak_bytes(recording) and is_worth(recording, kept):
+        yield Finding(
+            "malloc-retention", ADVICE, f"{format_size(kept)} of RSS are freed blocks that malloc keeps: no leak",
+            kept, None, "",
+            "MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=65536 MALLOC_MMAP_THRESHOLD_=65536 in the environment return it",
+            None, "", kept,
+        )  # fmt: skip

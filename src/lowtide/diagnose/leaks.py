@@ -1,0 +1,67 @@
+"""Growth: bytes that survive from step to step, and who holds them. General: it explains what no other rule does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowtide.diagnose.code import read_code
+from lowtide.diagnose.evidence import (
+    Grown,
+    device_goes_on,
+    grown,
+    host_goes_on,
+    is_worth,
+    line_that_keeps,
+)
+from lowtide.diagnose.types import PROBLEM, Finding
+from lowtide.record import Recording
+from lowtide.units import format_size
+
+PINS = 4
+"""A view that shows less than one part in this of what it keeps is named for it."""
+
+
+def kept(recording: Recording) -> Iterator[Finding]:
+    """Tensors, arrays and variables of one form of which there are ever more."""
+    for found in grown(recording):
+        if found.row.kind in ("tensor", "array", "variable") and _is_leak(recording, found):
+            yield _finding(recording, found)
+
+
+def _is_leak(recording: Recording, found: Grown) -> bool:
+    """More and more of them: one in a few steps at least, or several for a run of few steps; and still going on."""
+    if found.objects < 3 or not is_worth(recording, found.bytes):
+        return False
+    if found.steps and found.objects < found.steps / 50:
+        return False
+    goes_on = device_goes_on(recording) if found.row.kind != "array" else host_goes_on(recording)
+    return goes_on is not False or host_goes_on(recording) is True
+
+
+def _finding(recording: Recording, found: Grown) -> Finding:
+    row = found.row
+    pins = row.kind != "variable" and 0 < row.viewed_bytes * PINS <= row.bytes
+    source = line_that_keeps(recording, row)
+    plural = {"tensor": "tensors", "array": "NumPy arrays", "variable": "variables"}[row.kind]
+    many = f"{found.before + found.objects} {plural} of {row.example}"
+    if pins:
+        shown, held = format_size(row.viewed_bytes), format_size(row.bytes)
+        title = f"{many} are views: they show {shown} and keep {held} alive"
+        fix = "copy what is kept: `.copy()` of the NumPy slice, or `tf.identity(tf.gather(x, ...))` of the tensor"
+        saving = found.bytes - row.viewed_bytes
+    else:
+        title = f"{many} are kept, {found.objects} more since the run warmed up"
+        fix = _fix(row.holder, row.kind)
+        saving = found.bytes
+    return Finding(
+        "view-pins-buffer" if pins else f"{row.kind}s-kept", PROBLEM, title, found.bytes, source,
+        read_code(recording).text(source), fix, found.per_step or None, row.holder, saving,
+    )  # fmt: skip
+
+
+def _fix(holder: str, kind: str) -> str:
+    what = {"tensor": "a number (`float(...)`) or a small copy", "array": "what is needed of each", "variable": "one"}
+    if not holder:
+        return "make them once and reuse them: TensorFlow itself holds on to these"
+    place = holder.partition(" (")[0]
+    return f"keep {what[kind]} instead, or take old ones out of `{place}`"

@@ -1,0 +1,71 @@
+"""`--fail-on leak,retrace,peak>2GiB`: what breaks a run that would otherwise pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lowtide.diagnose.evidence import peak_bytes
+from lowtide.diagnose.rules import BY_ID, RULES
+from lowtide.diagnose.types import Finding
+from lowtide.errors import BadUse
+from lowtide.record import Recording
+from lowtide.record.views import device_peak, host_peak
+from lowtide.units import format_size, parse_size
+
+FAMILIES = tuple(dict.fromkeys(rule.family for rule in RULES))
+_ABOVE = re.compile(r"(peak|device|host)\s*>\s*(.+)")
+_EXPECTED = f"a rule's id, {', '.join(FAMILIES)}, problem, or a limit such as peak>2GiB, device>2GiB, host>8GiB"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Families, ids and severities that must not be found, and sizes that must not be passed."""
+
+    names: tuple[str, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    def broken(self, recording: Recording, findings: Iterable[Finding]) -> list[str]:
+        """What was broken, a line each; empty when all held."""
+        found = [_named(finding) for finding in findings if _is_named(finding, self.names)]
+        for name, limit in self.sizes:
+            size = _size(recording, name)
+            if size is not None and size > limit:
+                found.append(f"{name} was {format_size(size)}, the limit is {format_size(limit)}")
+        return found
+
+
+def parse_limits(text: str) -> Limits:
+    """The argument of `--fail-on`."""
+    names: list[str] = []
+    sizes: list[tuple[str, int]] = []
+    for part in (part.strip() for part in text.split(",")):
+        if above := _ABOVE.fullmatch(part):
+            sizes.append((above[1], parse_size(above[2])))
+        elif part in (*FAMILIES, *BY_ID, "problem"):
+            names.append(part)
+        else:
+            raise BadUse(f"--fail-on {part!r}: expected {_EXPECTED}")
+    return Limits(tuple(names), tuple(sizes))
+
+
+def _is_named(finding: Finding, names: Sequence[str]) -> bool:
+    """A family or an id means its problems; an id may be of advice."""
+    if finding.id in names:
+        return True
+    return finding.severity == "problem" and ("problem" in names or BY_ID[finding.id].family in names)
+
+
+def _named(finding: Finding) -> str:
+    where = f" at line {finding.source.line}" if finding.source else ""
+    return f"{finding.id}{where}: {finding.title}"
+
+
+def _size(recording: Recording, name: str) -> int | None:
+    device, host = device_peak(recording), host_peak(recording)
+    if name == "device":
+        return device.bytes if device else None
+    if name == "host":
+        return host.rss_bytes if host else None
+    return peak_bytes(recording)

@@ -1,0 +1,226 @@
+"""Things made again and again that should be made once: models, optimizers, layers, datasets, variables, a profiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowtide.diagnose.code import read_code
+from lowtide.diagnose.evidence import (
+    FEWEST,
+    device_goes_on,
+    grown,
+    host_goes_on,
+    is_worth,
+    likeliest,
+    line_that_keeps,
+    names_in,
+    rise,
+    slow_samples,
+    step_count,
+)
+from lowtide.diagnose.types import PROBLEM, Finding
+from lowtide.program import Source
+from lowtide.record import Made, Recording
+from lowtide.record.views import main_steps
+
+MANY = 4
+NOTABLE = 0.02
+FEW_STEPS = 0.1
+"""With too few steps to see a trend, only a rise of this part of the peak counts."""
+
+
+def models_kept(recording: Recording) -> Iterator[Finding]:
+    """Models of which there are ever more: held by a name, or by TensorFlow after they were trained."""
+    code = read_code(recording)
+    times = sorted({row.time for row in recording.census})
+    last = [row for row in recording.census if times and row.time == times[-1]]
+    models = [row for row in last if row.kind == "model" and row.objects >= MANY and row.made is not None]
+    if not models:
+        yield from _never_freed(recording)
+        return
+    weights = sum(row.bytes for row in last if row.kind == "variable" and row.objects >= MANY)
+    size = weights + sum(row.bytes for row in last if row.kind == "graph")
+    if not is_worth(recording, size, NOTABLE):
+        return
+    row = next((row for row in models if row.holder), models[0])
+    named = bool(row.holder) and "in keras" not in row.holder and "in tensorflow" not in row.holder
+    source = line_that_keeps(recording, row) if named else _called_in_loop(recording, row.made)
+    most = max(row.objects for row in models)
+    saving = round(size * (most - 1) / most)
+    if named:
+        title = f"{most} models are alive at once, {most - 1} of them kept"
+        fix = f"take what is needed of a model and let it go: nothing but `{row.holder.partition(' (')[0]}` holds them"
+    else:
+        title = f"{most} models were made and none was freed: TensorFlow keeps a model once it was trained or traced"
+        fix = "make one model and reset its weights (`set_weights`), or train each in a process of its own"
+    yield Finding(
+        "models-kept" if named else "models-never-freed", PROBLEM, title, size, source, code.text(source), fix,
+        round(size / most), row.holder, saving,
+    )  # fmt: skip
+
+
+def _never_freed(recording: Recording) -> Iterator[Finding]:
+    """No model is left in Python, and its memory is there: it grows with each that is made."""
+    made = [m for m in recording.made if m.kind == "model" and m.number >= MANY]
+    size = rise(recording, "device_bytes")
+    if not made or not device_goes_on(recording) or not is_worth(recording, size, NOTABLE):
+        return
+    most = max(made, key=lambda m: m.number)
+    source = _called_in_loop(recording, most.source)
+    yield Finding(
+        "models-never-freed", PROBLEM, f"{most.number} models were made, and TensorFlow keeps each that it trained",
+        size, source, read_code(recording).text(source),
+        "make one model and reset its weights (`set_weights`), or train each in a process of its own",
+        round(size / most.number), "", size,
+    )  # fmt: skip
+
+
+def _called_in_loop(recording: Recording, made: Source | None) -> Source | None:
+    """Where a loop makes it: the line itself, or the call in a loop of the function that the line is in."""
+    code = read_code(recording)
+    file = code.file(made.file) if made else None
+    if made is None or file is None or file.loops_around(made.line):
+        return made
+    name = getattr(file.function_at(made.line), "name", "")
+    calls = [line for line, _ in code.calls(name) if code.in_loop(line)] if name else []
+    return likeliest(code, calls) or made
+
+
+def slots_made_again(recording: Recording) -> Iterator[Finding]:
+    """Optimizer slots allocated in a step after warm-up: the optimizer is new each time."""
+    for detail in recording.details:
+        if detail.reason != "after warm-up":
+            continue
+        slots = sum(a.chunk_bytes for a in detail.allocations if a.category == "optimizer state" and a.start)
+        size = slots + max(0, _unexplained(recording))
+        if slots and is_worth(recording, size, NOTABLE):
+            source, count, holder = _optimizer_line(recording)
+            code = read_code(recording)
+            yield Finding(
+                "optimizer-made-again", PROBLEM, f"optimizer slots are allocated anew in each step: {count} optimizers",
+                size, source, code.text(source),
+                "make the optimizer once, before the loop; assign to its learning_rate to change it",
+                slots, holder, size,
+            )  # fmt: skip
+            return
+
+
+def _optimizer_line(recording: Recording) -> tuple[Source | None, int, str]:
+    code = read_code(recording)
+    made = sorted((m for m in recording.made if m.kind == "optimizer"), key=lambda m: -m.number)
+    if made:
+        return made[0].source, made[0].number, ""
+    held = [r for r in recording.census if r.kind == "variable" and ("_momentum" in r.holder or "opt" in r.holder)]
+    for row in held:
+        for name in names_in(row.holder):
+            line = likeliest(code, [at for at in code.assigns(name) if code.in_loop(at)])
+            if line is not None:
+                return line, step_count(recording), row.holder
+    return None, step_count(recording), ""
+
+
+def compiled_again(recording: Recording) -> Iterator[Finding]:
+    """`compile` in a loop: each call brings a new optimizer and a new train function, and the old stay."""
+    code = read_code(recording)
+    lines = [line for line, _ in code.calls(".compile") if code.in_loop(line)]
+    source = likeliest(code, lines)
+    optimizers = sum(m.number for m in recording.made if m.kind == "optimizer" and m.source == source)
+    if source is None or optimizers < 3:
+        return
+    size = rise(recording, "rss_bytes")
+    if is_worth(recording, size, NOTABLE) and not any(m.kind == "model" and m.number >= MANY for m in recording.made):
+        yield Finding(
+            "compiled-again", PROBLEM, f"compile was called {optimizers} times: each leaves its graphs behind",
+            size, source, code.text(source), "compile once; set `model.optimizer.learning_rate` to change it",
+            round(size / optimizers), "", size,
+        )  # fmt: skip
+
+
+_CLOSURES = "TensorFlow keeps the closures of from_generator, py_function and numpy_function, and all they captured"
+REMEDY = {
+    "layer": ("layers-made-again", "layers", "make the layer once: tables of lookup layers are never freed"),
+    "dataset": ("dataset-made-again", "datasets", f"build the dataset once: {_CLOSURES}"),
+    "variable": ("variables-made-again", "variables", "make the variables once and assign to them"),
+    "function": ("closures-kept", "tf.functions", f"make the function once: {_CLOSURES}"),
+}
+
+
+def made_in_loop(recording: Recording) -> Iterator[Finding]:
+    """Growth that no Python object accounts for, and a line in a loop that makes things TensorFlow holds on to."""
+    size = _unexplained(recording)
+    if not is_worth(recording, size, NOTABLE):
+        return
+    code = read_code(recording)
+    repeated = [m for m in recording.made if m.number >= MANY and _is_plain(m) and _runs_again(recording, m)]
+    owners = any(m.kind in ("optimizer", "model") for m in repeated)
+    found = [
+        m for m in repeated
+        if m.kind in REMEDY and not (owners and m.kind in ("variable", "layer")) and _is_suspect(code.text(m.source), m)
+    ]  # fmt: skip
+    if not found:
+        return
+    made = max(found, key=lambda m: _suspicion(code.text(m.source), m))
+    id_, plural, fix = REMEDY[made.kind]
+    yield Finding(
+        id_, PROBLEM, f"{made.number} {plural} were made on one line, and the process grew with each",
+        size, made.source, code.text(made.source), fix, round(size / max(1, made.number)), "", size,
+    )  # fmt: skip
+
+
+_NEVER_RELEASED = ("from_generator", "py_function", "numpy_function", "py_func", "Lookup", "Vectorization")
+
+
+def _is_plain(made: Made) -> bool:
+    """What assignments return counts as a variable and is none."""
+    return made.kind != "variable" or made.name == "ResourceVariable"
+
+
+def _runs_again(recording: Recording, made: Made) -> bool:
+    code = read_code(recording)
+    return code.ran(made.source) and code.in_loop(made.source)
+
+
+def _is_suspect(text: str, made: Made) -> bool:
+    """Datasets and functions go when nobody needs them, but for those whose closures TensorFlow keeps."""
+    return made.kind in ("layer", "variable") or any(word in text for word in _NEVER_RELEASED)
+
+
+def _suspicion(text: str, made: Made) -> tuple[bool, bool, int]:
+    """What is known never to be released comes first."""
+    return any(word in text for word in _NEVER_RELEASED), made.kind != "function", made.number
+
+
+def profiler_on(recording: Recording) -> Iterator[Finding]:
+    """A profiler that was started and not stopped: events pile up with every op."""
+    started = [m.source for m in recording.made if m.kind == "profiler"]
+    size = max(_unexplained(recording, NOTABLE), rise(recording, "rss_bytes") - rise(recording, "device_bytes"))
+    code = read_code(recording)
+    if not started:
+        stop = bool(code.calls("profiler.experimental.stop", "trace_export", "trace_off"))
+        calls = [line for line, _ in code.calls("profiler.experimental.start", "summary.trace_on")]
+        started = calls if calls and not stop else []
+    if started and is_worth(recording, size, NOTABLE):
+        source = started[-1]
+        yield Finding(
+            "profiler-left-on", PROBLEM, "a profiler was started and not stopped: its events stay in memory",
+            size, source, code.text(source),
+            "profile a few steps: `with tf.profiler.experimental.Profile(logdir):` around them, or call stop()",
+            round(size / step_count(recording)) if step_count(recording) else None, "", size,
+        )  # fmt: skip
+
+
+def _unexplained(recording: Recording, few_steps: float = FEW_STEPS) -> int:
+    """Growth of the process that still goes on and that tensors, arrays and graphs do not account for.
+
+    Where there are few steps to see a trend in, only a rise of `few_steps` of the peak counts.
+    """
+    known = sum(g.bytes for g in grown(recording) if g.row.holder)
+    if len(main_steps(recording)) >= FEWEST:
+        return rise(recording, "rss_bytes") - known if host_goes_on(recording) else 0
+    begun = [s for s in slow_samples(recording) if s.eager_tensors is not None]
+    if len(begun) < 2:
+        return 0
+    heap = (begun[-1].heap_bytes or 0) - (begun[0].heap_bytes or 0)
+    tensors = (begun[-1].reserved_bytes or 0) - (begun[0].reserved_bytes or 0)
+    found = heap - max(0, tensors) - known
+    return found if is_worth(recording, found, few_steps) else 0

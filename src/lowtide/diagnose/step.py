@@ -1,0 +1,226 @@
+"""The step's peak: what was alive there that need not have been, and what a change would save."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from lowtide.diagnose.code import read_code
+from lowtide.diagnose.evidence import is_worth, likeliest
+from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
+from lowtide.program import Source
+from lowtide.record import Allocation, Detail, Recording, Step
+from lowtide.record.views import by_category, device_peak, fullest_detail
+from lowtide.units import format_size
+
+NOTABLE = 0.05
+LARGE_PART = 0.25
+TURNS = 8
+"""So many buffers of one shape, from one op of a loop, are its turns."""
+BATCH = 256
+"""Rows that a pass over data takes at a time, when nobody says."""
+_GATHERS = ("gather", "embedding_lookup", "gather_nd", "boolean_mask")
+_FIRST = re.compile(r"[\[(]\s*(\d+)")
+
+
+def dense_gradient(recording: Recording) -> Iterator[Finding]:
+    """Rows were gathered from a table, and its gradient was made as large as the table."""
+    detail = fullest_detail(recording)
+    if detail is None:
+        return
+    shapes = {a.shape for a in detail.allocations if _kind(detail, a) in ("UnsortedSegmentSum", "SparseSegmentSumGrad")}
+    for shape in shapes:
+        alike = [a for a in detail.at_peak if _plain(a.shape) == _plain(shape) and a.start]
+        size = sum(a.chunk_bytes for a in alike)
+        if _plain(shape) and is_worth(recording, size, NOTABLE):
+            source = _gathered_at(recording, detail, shape)
+            yield Finding(
+                "dense-gradient", PROBLEM,
+                f"the gradient of a gathered table {shape} is dense: {len(alike)} buffers of its size at the peak",
+                size, source, read_code(recording).text(source),
+                "keep it sparse: gather from the variable itself; no regularizer, norm or clipping on the table",
+                None, "", size,
+            )  # fmt: skip
+
+
+def _kind(detail: Detail, allocation: Allocation) -> str:
+    return detail.sites[allocation.site].kind
+
+
+def _plain(shape: str) -> str:
+    return re.sub(r"[^\d,]", "", shape).strip(",")
+
+
+def _gathered_at(recording: Recording, detail: Detail, shape: str) -> Source | None:
+    """The layer that has the table; the line that gathers, where a layer has none."""
+    code = read_code(recording)
+    tables = [
+        detail.sites[a.site] for a in detail.allocations
+        if a.category == "parameters" and _plain(a.shape) == _plain(shape)
+    ]  # fmt: skip
+    layer = next((site.source for site in tables if site.layer and site.source), None)
+    if layer is not None:
+        return layer
+    summed = [detail.sites[a.site].source for a in detail.allocations if _kind(detail, a) == "UnsortedSegmentSum"]
+    near = [line for line in summed if line and any(word in code.text(line) for word in _GATHERS)]
+    return next(iter(near), None) or likeliest(code, [line for line, _ in code.calls(*_GATHERS)]) or summed[0]
+
+
+def loop_stack(recording: Recording) -> Iterator[Finding]:
+    """Each turn of a loop keeps its intermediates for the way back."""
+    best: tuple[int, Detail, list[Allocation]] | None = None
+    for detail in recording.details:
+        for alive in (_left(detail), [a for a in detail.at_peak if a.start]):
+            stacked = _stacked(detail, alive)
+            size = sum(a.chunk_bytes for a in stacked)
+            if best is None or size > best[0]:
+                best = (size, detail, stacked)
+    if best is None or not is_worth(recording, best[0], NOTABLE):
+        return
+    size, detail, stacked = best
+    source = _loop_line(recording, detail, stacked)
+    turns = max(Counter((a.site, a.shape) for a in stacked).values())
+    yield Finding(
+        "loop-keeps-every-turn", _severity(recording, size), f"a loop keeps {turns} turns for its gradient",
+        size, source, read_code(recording).text(source),
+        "cut the loop into segments with tf.stop_gradient between them (truncated back-propagation), or recompute the "
+        "body: tf.recompute_grad", None, "", round(size * (1 - 1 / max(2, turns**0.5))),
+    )  # fmt: skip
+
+
+def _left(detail: Detail) -> list[Allocation]:
+    return [a for a in detail.allocations if a.start and a.stop is None]
+
+
+def _stacked(detail: Detail, alive: Sequence[Allocation]) -> list[Allocation]:
+    inside = [a for a in alive if _in_loop(detail.sites[a.site].op) and not a.temporary]
+    turns = Counter((a.site, a.shape) for a in inside)
+    return [a for a in inside if turns[a.site, a.shape] >= TURNS]
+
+
+def _in_loop(op: str) -> bool:
+    return "while" in op.lower() or "TensorList" in op or "/scan" in op
+
+
+def _severity(recording: Recording, size: int) -> str:
+    """Half of all there is: nobody meant that. Less is what a loop costs."""
+    return PROBLEM if is_worth(recording, size, 2 * LARGE_PART) else ADVICE
+
+
+def _loop_line(recording: Recording, detail: Detail, stacked: Sequence[Allocation]) -> Source | None:
+    """The call, where the stack outlives it; else the loop around the line that the ops are from."""
+    step = _step(recording, detail)
+    if step is not None and step.kind in ("call", "function") and any(a.stop is None for a in stacked):
+        return step.source
+    lines = Counter(line for a in stacked if (line := detail.sites[a.site].source) is not None)
+    if not lines:
+        return step.source if step else None
+    line = lines.most_common(1)[0][0]
+    file = read_code(recording).file(line.file)
+    loops = file.loops_around(line.line) if file else []
+    inner = [loop for loop in loops if isinstance(loop, ast.For | ast.While)]
+    return Source(line.file, inner[-1].lineno) if inner else line
+
+
+def _step(recording: Recording, detail: Detail) -> Step | None:
+    return recording.steps[detail.step] if detail.step < len(recording.steps) else None
+
+
+def jacobian(recording: Recording) -> Iterator[Finding]:
+    """A Jacobian computed for all rows at once, by pfor."""
+    code = read_code(recording)
+    calls = [line for line, call in code.calls(".jacobian", ".batch_jacobian", "hessians") if not _is_row_by_row(call)]
+    best: tuple[int, Detail] | None = None
+    for detail in recording.details:
+        vectorized = [a for a in detail.at_peak if a.start and "pfor" in detail.sites[a.site].op]
+        size = sum(a.chunk_bytes for a in vectorized)
+        step = _step(recording, detail)
+        if not size and step is not None and step.kind == "gradient" and step.source in calls:
+            size = detail.peak_bytes - detail.begin_bytes
+        if size and (best is None or size > best[0]):
+            best = (size, detail)
+    if best is None or not calls or not is_worth(recording, best[0], NOTABLE):
+        return
+    step = _step(recording, best[1])
+    source = step.source if step and step.source in calls else likeliest(code, calls)
+    yield Finding(
+        "jacobian-all-at-once", PROBLEM, "a Jacobian is computed for all its rows at once (pfor)",
+        best[0], source, code.text(source),
+        "experimental_use_pfor=False computes row by row; or cut the outputs into pieces; batch_jacobian where rows do "
+        "not mix", None, "", best[0],
+    )  # fmt: skip
+
+
+def _is_row_by_row(call: ast.Call) -> bool:
+    return any(
+        keyword.arg == "experimental_use_pfor" and getattr(keyword.value, "value", True) is False
+        for keyword in call.keywords
+    )
+
+
+def called_on_everything(recording: Recording) -> Iterator[Finding]:
+    """A model or function called once on very many rows, where batches would do."""
+    for detail in recording.details:
+        step = _step(recording, detail)
+        if step is None or step.kind not in ("call", "gradient") or step.source is None:
+            continue
+        grown = detail.peak_bytes - detail.begin_bytes
+        rows, share = _rows(detail)
+        calls = sum(s.repeats for s in recording.steps if s.kind == step.kind and s.source == step.source)
+        if step.kind == "call" and calls <= 2 and rows > 4 * BATCH and is_worth(recording, grown, LARGE_PART / 2):
+            saving = round(grown * share * (1 - BATCH / rows))
+            yield Finding(
+                "called-on-everything", PROBLEM, f"{step.name} is called on {rows:,} rows at once, as is each layer",
+                grown, step.source, read_code(recording).text(step.source),
+                f"go through the data in batches ({BATCH} rows at a time here), in a tf.function", None, "", saving,
+            )  # fmt: skip
+            return
+
+
+def _rows(detail: Detail) -> tuple[int, float]:
+    """The first dimension that most of the peak's bytes have in common, and their part of what the step added."""
+    rows: Counter[int] = Counter()
+    for a in detail.at_peak:
+        first = _FIRST.match(a.shape)
+        if a.start and first:
+            rows[int(first[1])] += a.chunk_bytes
+    if not rows:
+        return 0, 0.0
+    most, size = rows.most_common(1)[0]
+    return most, size / max(1, detail.peak_bytes - detail.begin_bytes)
+
+
+def optimizer_state(recording: Recording) -> Iterator[Finding]:
+    """Slots that another optimizer would not have."""
+    detail = fullest_detail(recording)
+    peak = device_peak(recording)
+    if detail is None or peak is None:
+        return
+    parts = by_category(detail)
+    state, weights = parts["optimizer state"], parts["parameters"]
+    if state > 1.5 * weights and is_worth(recording, state, LARGE_PART):
+        source = next((m.source for m in recording.made if m.kind == "optimizer"), None)
+        yield Finding(
+            "optimizer-state", ADVICE, f"{format_size(state)} of optimizer slots for {format_size(weights)} of weights",
+            state, source, read_code(recording).text(source),
+            "an optimizer with one slot a weight (RMSprop, Lion, SGD with momentum) has half; plain SGD has none",
+            None, "", state // 2,
+        )  # fmt: skip
+
+
+def activations(recording: Recording) -> Iterator[Finding]:
+    """Activations that rule the peak: a smaller batch, or recomputation."""
+    detail = fullest_detail(recording)
+    step = _step(recording, detail) if detail is not None else None
+    if detail is None or step is None or step.kind not in ("fit", "function", "update", "session"):
+        return
+    size = by_category(detail)["activations"]
+    if is_worth(recording, size, LARGE_PART):
+        yield Finding(
+            "activations-rule", ADVICE, f"activations are {size / max(1, detail.peak_bytes):.0%} of the step's peak",
+            size, step.source, read_code(recording).text(step.source),
+            "half the batch needs half of them; `lowtide fit --budget` recomputes instead, with the same results",
+            None, "", size // 2,
+        )  # fmt: skip

@@ -1,0 +1,133 @@
+"""Gradient tapes: kept, opened around too much, read while they record, recording what is never differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowtide.diagnose.code import read_code
+from lowtide.diagnose.evidence import grown, is_worth, likeliest, line_that_keeps, step_count
+from lowtide.diagnose.types import PROBLEM, Finding
+from lowtide.program import Source
+from lowtide.record import Detail, Recording, Tape
+
+MANY = 3
+"""So many steps under one tape, or tapes alive at once, are no accident of timing."""
+NOTABLE = 0.03
+
+
+def kept(recording: Recording) -> Iterator[Finding]:
+    """Tapes that stay alive, with every activation they recorded."""
+    for tape in recording.tapes:
+        if tape.most_alive >= MANY and tape.alive >= max(MANY, tape.made // 3):
+            size = _held_by_tapes(recording)
+            if is_worth(recording, size):
+                yield _kept(recording, tape, size)
+
+
+def _kept(recording: Recording, tape: Tape, size: int) -> Finding:
+    held = [g.row for g in grown(recording) if g.row.kind == "tape" and g.row.holder]
+    held += [row for row in recording.census if row.kind == "tape" and row.holder]
+    code = read_code(recording)
+    name = code.bound_by_with(tape.source) if tape.source else ""
+    source = line_that_keeps(recording, held[0]) if held else likeliest(code, code.keeps(name)) if name else None
+    return Finding(
+        "tapes-kept", PROBLEM, f"{tape.alive} of {tape.made} gradient tapes are still alive, with what they recorded",
+        size, source or tape.source, read_code(recording).text(source or tape.source),
+        "let the tape go after `gradient`: keep the loss as a number, not the tape; `del` a persistent one",
+        round(size / max(1, tape.alive)), held[0].holder if held else "", size,
+    )  # fmt: skip
+
+
+def _held_by_tapes(recording: Recording) -> int:
+    """Tensors that grew and that no name of the user's holds: a tape is C++ inside, and its references do not show."""
+    found = [g for g in grown(recording) if g.row.kind == "tensor"]
+    return sum(g.bytes for g in found if not g.row.holder or "tape" in g.row.holder.lower()) or sum(
+        g.bytes for g in found
+    )
+
+
+def spans_steps(recording: Recording) -> Iterator[Finding]:
+    """One tape records several steps: an epoch, a validation."""
+    for tape in recording.tapes:
+        if tape.most_steps >= MANY:
+            size = _held_by_tapes(recording) or _rise(recording)
+            if is_worth(recording, size):
+                yield Finding(
+                    "tape-spans-steps", PROBLEM, f"one tape records {tape.most_steps} steps, and keeps them all",
+                    size, tape.source, read_code(recording).text(tape.source),
+                    "open a tape inside the loop, around one step; what needs no gradient belongs outside it",
+                    round(size / max(1, min(tape.most_steps, step_count(recording)))), "", size,
+                )  # fmt: skip
+
+
+def _rise(recording: Recording) -> int:
+    """From the lowest to the highest that the device had at the end of a step."""
+    sizes = [step.device_bytes for step in recording.steps if step.device_bytes is not None]
+    return max(sizes) - min(sizes) if sizes else 0
+
+
+def gradient_inside(recording: Recording) -> Iterator[Finding]:
+    """`gradient` called while the tape records: it records the way back, too."""
+    for tape in recording.tapes:
+        if tape.gradients_inside:
+            source, size = _backward(recording)
+            if is_worth(recording, size, NOTABLE):
+                line = _gradient_line(recording, tape) or source or tape.source
+                yield Finding(
+                    "gradient-inside-tape", PROBLEM,
+                    f"`gradient` is called inside its own tape, {tape.gradients_inside} times: the way back is kept",
+                    size, line, read_code(recording).text(line),
+                    "call `gradient` after the `with` block, unless a second derivative is wanted", None, "", size,
+                )  # fmt: skip
+
+
+def _gradient_line(recording: Recording, tape: Tape) -> Source | None:
+    code = read_code(recording)
+    span = [line for line, _ in code.calls(".gradient", ".jacobian") if code.in_loop(line)]
+    return span[0] if len(span) == 1 else None
+
+
+def _backward(recording: Recording) -> tuple[Source | None, int]:
+    """The line that goes backward, and the bytes that its ops had alive at the peak of a detailed step."""
+    best: tuple[Source | None, int] = (None, 0)
+    for detail, line in _gradient_details(recording):
+        size = sum(a.chunk_bytes for a in detail.at_peak if a.start and detail.sites[a.site].source == line)
+        best = max(best, (line, size), key=lambda pair: pair[1])
+    return best
+
+
+def _gradient_details(recording: Recording) -> Iterator[tuple[Detail, Source]]:
+    for detail in recording.details:
+        step = recording.steps[detail.step] if detail.step < len(recording.steps) else None
+        if step is not None and step.kind == "gradient" and step.source is not None:
+            yield detail, step.source
+
+
+def records_unused(recording: Recording) -> Iterator[Finding]:
+    """Activations that a tape keeps for variables that get no gradient."""
+    for tape in recording.tapes:
+        if not tape.watches_variables or tape.watched <= tape.used or not tape.used:
+            continue
+        size = round(max((_forward(d, line) for d, line in _gradient_details(recording)), default=0))
+        unused = round(size * (1 - tape.used / tape.watched))
+        if is_worth(recording, unused, NOTABLE):
+            yield Finding(
+                "tape-records-unused", PROBLEM,
+                f"the tape watches {tape.watched} variables and is asked for the gradients of {tape.used}",
+                size, tape.source, read_code(recording).text(tape.source),
+                "compute what is not trained outside the tape, or open it with watch_accessed_variables=False and "
+                "watch the variables that are trained", None, "", unused,
+            )  # fmt: skip
+
+
+def _forward(detail: Detail, line: Source) -> int:
+    """What was made before going backward and was kept for it."""
+    backward = [a.start for a in detail.allocations if a.start and detail.sites[a.site].source == line]
+    if not backward:
+        return 0
+    begun = min(backward)
+    kept_for_it = [
+        a for a in detail.allocations
+        if a.start < begun and a.stop is not None and a.stop > begun and detail.sites[a.site].mode == "eager"
+    ]  # fmt: skip
+    return sum(a.chunk_bytes for a in kept_for_it)

@@ -1,0 +1,127 @@
+"""What Linux says of a process's memory, read cheaply enough to be read twenty times a second."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from lowtide.record.types import Machine
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+class Resident(NamedTuple):
+    """`rss` and what of it are pages of files; `swap` is what of the process is out there."""
+
+    rss: int
+    files: int
+    swap: int
+
+
+class ProcessMemory:
+    """The memory of one process, this one or another, through a file that stays open."""
+
+    def __init__(self, pid: int | None = None) -> None:
+        folder = f"/proc/{pid or 'self'}"
+        self._short = os.open(f"{folder}/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._long = os.open(f"{folder}/status", os.O_RDONLY | os.O_CLOEXEC)
+
+    def rss(self) -> int:
+        """Raises ProcessLookupError when the process is gone."""
+        return int(os.pread(self._short, 128, 0).split()[1]) * _PAGE
+
+    def resident(self) -> Resident:
+        fields = dict(line.split(b":", 1) for line in os.pread(self._long, 8192, 0).splitlines() if b":" in line)
+        sizes = [int(fields.get(name, b"0 kB").split()[0]) << 10 for name in (b"VmRSS", b"RssFile", b"VmSwap")]
+        return Resident(*sizes)
+
+    def close(self) -> None:
+        os.close(self._short)
+        os.close(self._long)
+
+
+def available_bytes() -> int:
+    return int(psutil.virtual_memory().available)
+
+
+def cgroup_bytes() -> int | None:
+    return _number(_CGROUP / "memory.current", _CGROUP / "memory/memory.usage_in_bytes")
+
+
+def cgroup_limit() -> int | None:
+    """The control group's limit; None when there is none, or none below the machine's memory."""
+    limit = _number(_CGROUP / "memory.max", _CGROUP / "memory/memory.limit_in_bytes")
+    return limit if limit is not None and limit < psutil.virtual_memory().total else None
+
+
+def oom_kills() -> int | None:
+    """How often the kernel has killed a process of this control group for want of memory."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in (_CGROUP / "memory.events").read_text().splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    return None
+
+
+def _number(*files: Path) -> int | None:
+    for file in files:
+        with contextlib.suppress(OSError, ValueError):
+            return int(file.read_text())
+    return None
+
+
+def this_machine() -> Machine:
+    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    return Machine(os.cpu_count() or 1, int(memory.total), int(swap.total), cgroup_limit())
+
+
+def fitted(parts: dict[str, int], rss: int) -> dict[str, int]:
+    """The parts of RSS with a `rest` that makes them whole.
+
+    Each part is counted by whoever knows it, and not all of it need be resident: a region that was reserved and
+    never touched is not. So where they come to more than RSS, what may be untouched gives way first.
+    """
+    parts = dict(parts)
+    parts["rest"] = 0
+    over = sum(parts.values()) - rss
+    for name in ("device reserve", "malloc free", "graphs", "python", "tf.data", "device in use", "libraries"):
+        less = min(max(0, over), parts[name])
+        parts[name] -= less
+        over -= less
+    parts["rest"] = max(0, -over)
+    return parts
+
+
+class Heap(NamedTuple):
+    """glibc's own count: live blocks, and freed ones that it has not given back."""
+
+    live: int
+    free: int
+
+
+class _Mallinfo(ctypes.Structure):
+    _names_ = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = tuple((name, ctypes.c_size_t) for name in _names_.split())
+
+
+def heap_reader() -> Callable[[], Heap] | None:
+    """A function that asks glibc; None where there is no glibc 2.33 or newer."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError):
+        return None
+    mallinfo.restype = _Mallinfo
+
+    def read() -> Heap:
+        found = mallinfo()
+        return Heap(found.uordblks + found.hblkhd, found.fordblks)
+
+    return read

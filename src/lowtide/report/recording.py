@@ -1,0 +1,248 @@
+"""A Recording in the terminal: one screen, 80 columns. Computes nothing; `record/views.py` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lowtide.program import Source
+from lowtide.record import Detail, Recording, Sample
+from lowtide.record.views import (
+    by_category,
+    by_layer,
+    by_line,
+    by_mode,
+    curve,
+    device_peak,
+    fullest_detail,
+    growth,
+    host_peak,
+    host_split_at_peak,
+    main_steps,
+    reserve_unused,
+)
+from lowtide.units import format_size
+
+WIDTH, CHART, HEIGHT, TOP = 80, 62, 4, 5
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_KINDS = {
+    "fit": "training steps (fit)",
+    "function": "training steps (tf.function)",
+    "session": "training steps (Session.run)",
+    "update": "training steps (eager)",
+    "gradient": "gradients (eager)",
+    "evaluate": "evaluation steps",
+    "predict": "prediction steps",
+    "call": "calls",
+    "run": "runs (Session)",
+    "next": "dataset elements",
+}
+
+
+def render_recording(recording: Recording, file: str, width: int = WIDTH) -> str:
+    """The summary as text, as `print` would show it."""
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as captured:
+        console.print(recording_view(recording, file))
+    return captured.get()
+
+
+def recording_view(recording: Recording, file: str) -> RenderableType:
+    """The peak, when and where; the run as a chart; what the peak is made of; what to do next."""
+    return Group(*_parts(recording, file))
+
+
+def _parts(recording: Recording, file: str) -> Iterator[RenderableType]:
+    yield _headline(recording)
+    yield _facts(recording)
+    yield from _charts(recording)
+    detail = fullest_detail(recording)
+    if detail is not None:
+        yield _contents(detail)
+        yield _lines(detail)
+    yield _host(recording)
+    for note in recording.notes:
+        yield Text(f"Note {note}", style="yellow")
+    yield _next(recording, file)
+
+
+def _headline(recording: Recording) -> Text:
+    text = Text(Path(recording.run.script).name, style="bold")
+    text.append(f" {_ending(recording)} after {recording.outcome.seconds:.1f} s", style="")
+    steps = main_steps(recording)
+    if steps:
+        count = sum(step.repeats for _, step in steps)
+        text.append(f", {count:,} {_KINDS[steps[0][1].kind]}", style="")
+    return text
+
+
+def _ending(recording: Recording) -> str:
+    outcome = recording.outcome
+    cause = " for want of memory" if outcome.out_of_memory else ""
+    if outcome.how == "signal":
+        return f"was ended by {outcome.signal}{cause}"
+    if outcome.how == "exception":
+        return f"failed with {outcome.exception}{cause}"
+    if outcome.how == "exit":
+        return f"exited with {outcome.exit_code}"
+    return "ran" if outcome.how == "done" else "was recorded up to"
+
+
+def _facts(recording: Recording) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True, min_width=11)
+    table.add_column(justify="right", no_wrap=True, style="bold", min_width=10)
+    table.add_column(overflow="ellipsis", no_wrap=True, max_width=54)
+    for row in _fact_rows(recording):
+        table.add_row(*(_plain(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
+def _fact_rows(recording: Recording) -> Iterator[tuple[str, str, str]]:
+    peak = device_peak(recording)
+    if peak is not None:
+        yield "device peak", format_size(peak.bytes), _when(recording, peak.time, peak.step)
+        detail = peak.detail or fullest_detail(recording)
+        if detail is not None:
+            yield "", "", _where(detail, peak.bytes)
+    refusal = recording.outcome.refusal
+    if refusal is not None:
+        asked = format_size(refusal.requested_bytes) if refusal.requested_bytes else "?"
+        yield "refused", asked, f"{refusal.dtype} {refusal.shape} {refusal.op} {_short(refusal.source)}".strip()
+    host = host_peak(recording)
+    if host is not None:
+        left = f", {format_size(host.available_bytes)} left" if host.available_bytes else ""
+        yield "host peak", format_size(host.rss_bytes or 0), f"RSS at {host.time:.1f} s {_short(host.source)}{left}"
+    reserve = reserve_unused(recording)
+    if reserve is not None:
+        yield "reserved", format_size(reserve[0]), f"by the allocator, {format_size(reserve[1])} of it never in use"
+    yield from _growth_rows(recording)
+
+
+def _growth_rows(recording: Recording) -> Iterator[tuple[str, str, str]]:
+    device = growth(recording, lambda step: step.device_bytes)
+    host = growth(recording, lambda step: step.rss_bytes)
+    if host is None:
+        return
+    on_device = f"{_signed(device.bytes_per_step)} on the device, " if device else ""
+    yield "growth", "", f"{on_device}{_signed(host.bytes_per_step)} on the host, a step, after warm-up"
+
+
+def _signed(size: float) -> str:
+    return f"{'+' if size > 0 else ''}{format_size(round(size))}"
+
+
+def _when(recording: Recording, time: float, step: int | None) -> str:
+    steps = main_steps(recording)
+    numbers = [number for number, _ in steps]
+    if step in numbers:
+        return f"in step {numbers.index(step) + 1} of {len(numbers)}, at {time:.1f} s"
+    known = step is not None and step < len(recording.steps)
+    name = f", {recording.steps[step or 0].kind} {recording.steps[step or 0].name}" if known else ""
+    return f"at {time:.1f} s{name}"
+
+
+def _where(detail: Detail, peak: int) -> str:
+    place = "as the step began"
+    if detail.peak_site is not None:
+        site = detail.sites[detail.peak_site]
+        place = f"{site.kind or site.op}{' of ' + site.layer if site.layer else ''} {_short(site.source)}"
+    if detail.peak_bytes < peak:
+        return f"{place} (of a step that reached {format_size(detail.peak_bytes)})"
+    return place
+
+
+def _charts(recording: Recording) -> Iterator[RenderableType]:
+    if any(sample.device_bytes is not None for sample in recording.samples):
+        yield _chart(recording, "device", lambda s: s.device_peak_bytes or s.device_bytes, "cyan")
+    yield _chart(recording, "host RSS", lambda s: s.rss_bytes, "magenta", last=True)
+
+
+def _chart(recording: Recording, name: str, of: Any, style: str, last: bool = False) -> Text:
+    values = curve(recording, of, CHART)
+    top = max(values, default=0) or 1
+    text = Text()
+    for row in range(HEIGHT - 1, -1, -1):
+        label = f"{format_size(top):>10} " if row == HEIGHT - 1 else f"{name:>10} " if row == 0 else " " * 11
+        text.append(label, style="dim")
+        text.append("".join(_block(value / top * HEIGHT - row) for value in values) + "\n", style=style)
+    if last:
+        text.append(f"{'0 s':>14}{recording.outcome.seconds:>{CHART - 5}.1f} s", style="dim")
+    return text if last else text[: len(text) - 1]
+
+
+def _block(height: float) -> str:
+    return _BLOCKS[min(8, max(0, round(height * 8)))]
+
+
+def _titled(title: str) -> Table:
+    return Table(box=None, padding=(0, 1), title=title, title_justify="left", title_style="bold", show_header=False)
+
+
+def _contents(detail: Detail) -> Columns:
+    categories = _titled("The peak by category")
+    for table_column in ({"no_wrap": True}, {"justify": "right", "no_wrap": True}, {"justify": "right"}):
+        categories.add_column(**table_column)
+    for name, size in sorted(by_category(detail).items(), key=lambda item: -item[1]):
+        if size:
+            categories.add_row(name, format_size(size), f"{size / detail.peak_bytes:.0%}")
+    layers = _titled("by layer")
+    layers.add_column(justify="right", no_wrap=True)
+    layers.add_column(overflow="ellipsis", no_wrap=True, max_width=24)
+    for layer, size in list(by_layer(detail).items())[: TOP + 1]:
+        layers.add_row(format_size(size), _plain(layer or "(no layer)"))
+    return Columns([categories, layers], padding=(0, 2))
+
+
+def _lines(detail: Detail) -> Table:
+    modes = by_mode(detail)
+    share = modes.get("eager", 0) / max(1, sum(modes.values()))
+    table = _titled(f"by line ({share:.0%} made by eager ops, {1 - share:.0%} by graphs)")
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="ellipsis", no_wrap=True, max_width=66)
+    for source, size in [(s, b) for s, b in by_line(detail).items() if s is not None][:TOP]:
+        table.add_row(format_size(size), _plain(_short(source)))
+    return table
+
+
+def _host(recording: Recording) -> Text:
+    split = host_split_at_peak(recording)
+    if split is None:
+        return Text()
+    shares = sorted(((size, name) for name, size in split.parts.items() if size > 0), reverse=True)
+    text = Text("Host ", style="bold")
+    text.append(", ".join(f"{format_size(size)} {name}" for size, name in shares[:7]), style="")
+    return text
+
+
+def _next(recording: Recording, file: str) -> Text:
+    text = Text("Next ", style="bold")
+    text.append(f"lowtide report {file} --html out.html", style="")
+    return text
+
+
+def _short(source: Source | None) -> str:
+    return f"{Path(source.file).name}:{source.line}" if source else ""
+
+
+def _plain(text: str) -> Text:
+    """Names from the script are data: no markup in them."""
+    return Text(text)
+
+
+def live_line(sample: Sample, latest: Sample | None, steps: int, peaks: tuple[int, int], grown: float | None) -> Text:
+    """One line while the run goes on: step, device and host bytes now and at the most, growth."""
+    text = Text(" lowtide ", style="reverse")
+    text.append(f" {sample.time:.0f} s  step {steps}")
+    if latest is not None and latest.device_bytes is not None:
+        text.append(f"  device {format_size(latest.device_bytes)} (peak {format_size(peaks[0])})")
+    text.append(f"  host {format_size(sample.rss_bytes or 0)} (peak {format_size(peaks[1])})")
+    if grown is not None:
+        text.append(f"  {_signed(grown)}/step")
+    return text
