@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lowtide.api import Prediction, fit_within, function, largest_batch, predict, release
     from lowtide.errors import Infeasible, LowtideError
     from lowtide.plan import Plan
+    from lowtide.runs import measure
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,7 @@ _HOME = {
     "fit_within": "lowtide.api",
     "function": "lowtide.api",
     "largest_batch": "lowtide.api",
+    "measure": "lowtide.runs",
     "predict": "lowtide.api",
     "release": "lowtide.api",
 }
@@ -36,6 +38,7 @@ __all__ = [
     "fit_within",
     "function",
     "largest_batch",
+    "measure",
     "predict",
     "release",
 ]

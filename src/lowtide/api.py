@@ -9,16 +9,25 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from lowtide.errors import BadUse
+from lowtide.machine import memory
 from lowtide.plan import Plan, make_plan, plan_curve, plan_facts
 from lowtide.plan.aside import make_plan_aside
 from lowtide.program import Program
+from lowtide.record import Recording
+from lowtide.report.doctor import Checkup
+from lowtide.report.html import write_html
+from lowtide.report.page_plan import plan_page
+from lowtide.report.page_prediction import prediction_page
 from lowtide.report.prediction import prediction_json, render_prediction
 from lowtide.simulate import Forecast, load_forecast, save_forecast
 from lowtide.simulate import forecast as make_forecast
-from lowtide.units import parse_size
+from lowtide.simulate.plain import plain_range
+from lowtide.surroundings import gpus, kernel_limits, system_versions, watched_variables
+from lowtide.units import format_size, parse_size
+
+LEAST_LIMIT = 1 << 20
+"""TensorFlow's allocator takes its limit in whole MiB."""
 
 
 class Prediction:
@@ -64,6 +73,10 @@ class Prediction:
     def save(self, path: str | os.PathLike[str]) -> None:
         save_forecast(self.forecast, path)
 
+    def save_html(self, path: str | os.PathLike[str], recording: Recording | None = None) -> None:
+        """What `lowtide predict --html` writes: a page, with what `recording` measured beside it."""
+        write_html(prediction_page(self.forecast, self.title, recording), path)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Prediction:
         return cls(load_forecast(path), Path(path).name)
@@ -76,29 +89,40 @@ def predict(model: Any, batch_size: int = 32, data: Any = None, budget: str | in
     """What a training step of a compiled Keras model needs, training nothing.
 
     `data` is an example batch or anything `fit` takes, for models that do not say what their inputs look like.
-    `budget` asks for the largest batch that fits it.
+    `budget` asks for the largest batch that fits it. Of a model on several devices this is one device, with its share
+    of the batch.
     """
-    program = _program_of(model, batch_size, data)
     limit = None if budget is None else parse_size(budget)
-    return Prediction(make_forecast(program, batch_size, limit), model.name)
+    program, compiler, replicas = _program_of(model, batch_size, data)
+    share = -(-batch_size // replicas)
+    if share != program.batch and not program.scales:
+        raise BadUse(f"model {model.name!r} trains at batch {program.batch} only, received batch_size {batch_size}")
+    return Prediction(replace(make_forecast(program, share, limit), compiler=compiler), model.name)
 
 
 def largest_batch(model: Any, budget: str | int, data: Any = None) -> int:
     """The largest batch of which a training step fits in `budget`; 0 when none does."""
     limit = parse_size(budget)
-    program = _program_of(model, 32, data)
+    program, _, replicas = _program_of(model, 32, data)
     largest = make_forecast(program, budget=limit).largest_batch
     if largest is None:
         raise BadUse(f"model {model.name!r} trains at one batch size only; its batch cannot be chosen")
-    return largest
+    return largest * replicas
 
 
-def _program_of(model: Any, batch_size: int, data: Any) -> Program:
+def _program_of(model: Any, batch_size: int, data: Any) -> tuple[Program, str, int]:
+    """The step at that batch, its compiler, and how many devices share the batch.
+
+    What has to be tried out about the step is, in a process of its own.
+    """
     _check_batch(batch_size)
-    from lowtide.tf.trace import capture_model, example_batch, first_batch
+    from lowtide.tf.aside import settled_model
+    from lowtide.tf.trace import example_batch, first_batch, replicas_of
 
-    batch = example_batch(model, batch_size) if data is None else first_batch(data, batch_size)
-    return capture_model(model, batch).program
+    replicas = replicas_of(model)
+    share = -(-batch_size // replicas)
+    batch = example_batch(model, share) if data is None else first_batch(data, share)
+    return *settled_model(model, batch, share), replicas
 
 
 def _check_batch(batch_size: object) -> None:
@@ -112,14 +136,14 @@ def predict_target(
     """The same for a script, `module.py:factory` or a saved `.keras` file, run in a process of its own."""
     from lowtide.tf.child import capture_target
 
-    captured = capture_target(target, arguments)
+    captured = capture_target(target, arguments, batch)
     program = captured.program
     if batch is not None and batch != program.batch and not program.scales:
         raise BadUse(
             f"{target} trains with batch {program.batch} and its step cannot be traced for another; "
             f"leave out --batch, or change the script's own batch to {batch}"
         )
-    limit = memory_of_this_machine() if budget is None else budget
+    limit = memory().usable if budget is None else budget
     forecast = replace(make_forecast(program, batch, limit), compiler=captured.compiler)
     return Prediction(forecast, Path(target).name)
 
@@ -127,18 +151,40 @@ def predict_target(
 def fit_within(model: Any, budget: str | int, batch_size: int = 32, data: Any = None, seconds: float = 20.0) -> Plan:
     """Plan the training step of a compiled Keras model; `model.fit` then stays within `budget`, results unchanged.
 
-    The budget is of the device's memory, residents included. `release` undoes it, and so does another `compile`.
-    Raises `Infeasible`, changing nothing, when no plan is found.
+    The budget is of the device's memory, residents included: bytes, or "80%" of what plain TensorFlow needs. `data` is
+    an example batch or anything `fit` takes. A larger batch than `batch_size`, or data of another kind, is planned when
+    it comes. `release` undoes it, and so does another `compile`. Raises `Infeasible`, changing nothing, when no plan is
+    found.
     """
     from lowtide.tf.fit import install, planned_model
     from lowtide.tf.trace import example_batch, first_batch
 
     _check_batch(batch_size)
-    limit = parse_size(budget)
+    make = _planning(budget, seconds)
     batch = example_batch(model, batch_size) if data is None else first_batch(data, batch_size)
-    step = planned_model(model, batch, lambda program, size: make_plan_aside(program, limit, size, seconds), batch_size)
+    step = planned_model(model, batch, make, batch_size)
     install(model, step)
     return step.plan
+
+
+def _planning(budget: str | int, seconds: float) -> Callable[[Program, int], Plan]:
+    """How to plan for a budget. A percentage is of what plain TensorFlow needs for the first step that is planned."""
+    parse_size(budget, of=100)  # one that is none is refused before anything is done
+    limits: list[int] = []
+
+    def make(program: Program, batch: int) -> Plan:
+        if not limits:
+            limits.append(_bytes_of(budget, program, batch))
+        return make_plan_aside(program, limits[0], batch, seconds)
+
+    return make
+
+
+def _bytes_of(budget: str | int, program: Program, batch: int) -> int:
+    if isinstance(budget, str) and budget.strip().endswith("%"):
+        plain = plain_range(program, batch)
+        return parse_size(budget, of=(plain.low + plain.high) // 2)
+    return parse_size(budget)
 
 
 def release(model: Any) -> None:
@@ -154,12 +200,12 @@ def function(budget: str | int, seconds: float = 20.0) -> Callable[[Callable[...
         @lowtide.function(budget="4 GiB")
         def train_step(x, y): ...
     """
-    limit = parse_size(budget)
+    parse_size(budget, of=100)
 
     def decorate(python_function: Callable[..., Any]) -> Callable[..., Any]:
         from lowtide.tf.fit import budgeted_function
 
-        return wraps(python_function)(budgeted_function(python_function, limit, seconds))
+        return wraps(python_function)(budgeted_function(python_function, _planning(budget, seconds)))
 
     return decorate
 
@@ -172,29 +218,43 @@ def fit_target(
     from lowtide.tf.child import fit_target as fit
 
     if budget.strip().endswith("%"):
-        plain = make_forecast(capture_target(target, arguments).program)
-        limit = parse_size(budget, of=(plain.plain_low + plain.plain_high) // 2)
+        program = capture_target(target, arguments).program
+        limit = _bytes_of(budget, program, program.batch)
     else:
         limit = parse_size(budget)
+    if limit < LEAST_LIMIT:
+        raise BadUse(f"budget {budget!r}: expected at least {format_size(LEAST_LIMIT)}, the least a limit can be")
     return fit(target, arguments, limit, seconds, on_plan)
 
 
-def plan_target(target: str, arguments: Sequence[str], budget: str, seconds: float) -> dict[str, Any]:
-    """What `fit_target` would do, and bytes against time over all budgets; trains nothing."""
+def plan_target(
+    target: str,
+    arguments: Sequence[str],
+    budget: str,
+    seconds: float,
+    html: Path | None = None,
+    recording: Recording | None = None,
+) -> dict[str, Any]:
+    """What `fit_target` would do, and bytes against time over all budgets; trains nothing.
+
+    `html` is where to write it as a page, with what `recording` measured beside it.
+    """
     from lowtide.tf.child import capture_target
 
     program = capture_target(target, arguments).program
-    plain = make_forecast(program)
-    limit = parse_size(budget, of=(plain.plain_low + plain.plain_high) // 2)
-    plan = make_plan(program, limit, seconds=seconds)
-    return {**plan_facts(plan), **plan_curve(program, seconds), "versions": dict(program.versions)}
+    plain = plain_range(program, program.batch)
+    plan = make_plan(program, _bytes_of(budget, program, program.batch), seconds=seconds)
+    facts = {**plan_facts(plan, plain), **plan_curve(program, seconds), "versions": dict(program.versions)}
+    if html is not None:
+        write_html(plan_page(plan, facts, Path(target).name, recording), html)
+    return facts
 
 
-def memory_of_this_machine() -> int:
-    """Bytes a training process can have here: free RAM, or the control group's limit if that is less."""
-    available = psutil.virtual_memory().available
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return int(available)
-    return min(int(available), int(limit)) if limit.isdigit() else int(available)
+def examine_machine() -> Checkup:
+    """This machine as a training process finds it; TensorFlow is asked in a process of its own."""
+    from lowtide import __version__
+    from lowtide.tf.look import look
+
+    return Checkup(
+        __version__, system_versions(), memory(), kernel_limits(), watched_variables(), tuple(gpus()), look()
+    )

@@ -11,6 +11,7 @@ import pytest
 from lowtide.cli.main import COMMANDS, main
 
 NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
+OF_A_STEP = ["predict", "batch", "plan", "fit"]
 
 
 def lowtide(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -38,7 +39,7 @@ def test_a_batch_that_is_not_a_positive_whole_number(capsys: pytest.CaptureFixtu
     assert "--batch" in line
 
 
-@pytest.mark.parametrize("command", NAMES)
+@pytest.mark.parametrize("command", OF_A_STEP)
 @pytest.mark.parametrize("budget", ["0", "-4GiB", "lots", "", "4 GiBs", "9" * 400])
 def test_a_budget_that_is_not_a_size(capsys: pytest.CaptureFixture[str], command: str, budget: str) -> None:
     assert "--budget" in refused(capsys, command, "--budget", budget, "train.py")
@@ -76,6 +77,15 @@ def test_a_file_that_is_not_there(tmp_path: Path, arguments: tuple[str, ...]) ->
     assert "no such file" in line
 
 
+@pytest.mark.parametrize("target", ["module.py:make_model", "model.keras"])
+@pytest.mark.parametrize("command", [("predict",), ("batch", "--budget", "1GiB"), ("plan", "--budget", "1GiB")])
+def test_arguments_that_nobody_takes(capsys: pytest.CaptureFixture[str], command: tuple[str, ...], target: str) -> None:
+    line = refused(capsys, *command, target, "--batch", "64")
+    assert target in line
+    assert "'--batch 64'" in line
+    assert "before the target" in line
+
+
 def test_a_folder_is_not_a_script(tmp_path: Path) -> None:
     done = lowtide("predict", str(tmp_path))
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
@@ -89,7 +99,36 @@ def test_help_explains_the_command_with_an_example(capsys: pytest.CaptureFixture
     said = capsys.readouterr().out
     assert "example" in said
     assert f"lowtide {command}" in said
-    assert "module.py:factory" in said
+    assert ("module.py:factory" in said) == (command in OF_A_STEP)
+
+
+@pytest.mark.parametrize("arguments", [("report",), ("diff",), ("diff", "one.db"), ("doctor", "train.py")])
+def test_too_few_and_too_many_files(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+    line = refused(capsys, *arguments)
+    assert arguments[0] in line or arguments[-1] in line
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\x00" + b"\xff" * 4096])
+def test_a_file_that_is_no_recording(capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "what.db"
+    file.write_bytes(content)
+    for arguments in (
+        ("report", str(file)),
+        ("report", str(file), "--html", str(tmp_path / "page.html")),
+        ("diff", str(file), str(file)),
+        ("predict", "--html", str(tmp_path / "page.html"), "--recording", str(file), "nowhere.py"),
+    ):
+        assert "what.db" in refused(capsys, *arguments)
+    assert "nowhere.db" in refused(capsys, "report", str(tmp_path / "nowhere.db"))
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_one_form_of_a_report_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--json" in refused(capsys, "report", "x.db", "--html", "x.html", "--json")
+
+
+def test_a_recording_is_for_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--html" in refused(capsys, "predict", "--recording", "x.db", "nowhere.py")
 
 
 def test_help_names_every_command_and_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

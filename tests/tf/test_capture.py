@@ -13,10 +13,11 @@ import tensorflow as tf
 
 import lowtide
 from lowtide.errors import BadUse
-from lowtide.program import Dim, Op, Program, Source, verify
-from lowtide.simulate import simulate, tidy_order
+from lowtide.program import ITEM_BYTES, Dim, Op, Program, Source, verify
+from lowtide.simulate import forecast, simulate, tidy_order
 from lowtide.tf.hooks import trains
-from lowtide.tf.trace import capture_function, capture_model
+from lowtide.tf.phases import assigns
+from lowtide.tf.trace import Seen, capture_function, capture_model
 
 pytestmark = pytest.mark.tensorflow
 
@@ -135,13 +136,46 @@ def test_code_that_insists_on_its_batch_has_no_law_and_the_right_sizes() -> None
     assert simulate(program, 6).peak > 0
 
 
-def test_a_step_that_only_some_batches_go_through_has_no_law_and_the_right_sizes() -> None:
+def split_in_two(x: Any) -> Any:
     """Two views of each sample, as in contrastive learning: no odd batch can be split."""
-    program = trained(lambda x: tf.concat([a * b for a, b in [tf.split(x, 2)]], 0), tf.ones([6, 8]))
+    return tf.concat([a * b for a, b in [tf.split(x, 2)]], 0)
+
+
+def test_a_step_that_only_even_batches_go_through_has_a_law_for_them() -> None:
+    program = trained(split_in_two, tf.ones([6, 8]))
+    halves = {program.values[v].shape for op in program.ops if op.kind == "Split" for v in op.outputs}
+    assert [[dim.at(64) for dim in shape] for shape in halves if shape] == [[32, 8]]
+    assert not program.notes
+    assert simulate(program, 64).peak > simulate(program, 6).peak
+
+
+def test_a_step_that_no_small_batch_goes_through_has_no_law_and_the_right_sizes() -> None:
+    program = trained(lambda x: tf.concat([a * b * c for a, b, c in [tf.split(x, 3)]], 0), tf.ones([6, 8]))
     assert not program.scales
-    assert shapes(program, "Split") == {"3,8"}
+    assert shapes(program, "Split") == {"2,8"}
     assert not program.notes
     assert simulate(program, 6).peak > 0
+
+
+def test_half_of_a_batch_has_its_size_at_every_batch_and_a_loop_over_it_its_trips() -> None:
+    program = trained(lambda x: looped(x[: tf.shape(x)[0] // 2], tf.shape(x)[0] // 2), tf.ones([16, 8]))
+    assert not program.notes
+    assert {op.trips.at(64) for op in loops(program) if op.trips} == {32}
+    assert simulate(program, 64).peak > 32 * 32 * 8 * 4  # what each trip keeps
+
+
+def test_what_is_no_line_in_the_batch_is_named_and_right_at_the_batches_in_question() -> None:
+    seen = Seen(batches=(100,))
+    weight = tf.Variable(tf.ones([8, 8]))
+
+    def step(x: Any) -> Any:
+        weight.assign_add(tf.matmul(x[:12], x[:12], transpose_a=True))
+
+    program = checked(capture_function(tf.function(step), (tf.ones([16, 8]),), {}, seen).program)
+    (note,) = program.notes
+    assert "no line in the batch" in note.why
+    taken = [program.values[op.outputs[0]] for op in program.ops if op.kind == "StridedSlice"]
+    assert [value.elements(100) for value in taken] == [12 * 8]
 
 
 @pytest.mark.parametrize("batch", [1, 3, 32])
@@ -237,6 +271,13 @@ def test_functions_called_by_the_step_are_part_of_it() -> None:
 # --- gradients of embeddings, precision ---
 
 
+def test_every_type_of_tensorflow_has_its_bytes() -> None:
+    types = [t for t in vars(tf.dtypes).values() if isinstance(t, tf.DType)]
+    sizes = {t.name: t.size for t in types if t not in (tf.string, tf.variant, tf.resource)}
+    assert len(sizes) > 16
+    assert {name: ITEM_BYTES.get(name) for name in sizes} == sizes
+
+
 def test_the_gradient_of_an_embedding_is_as_large_as_the_batch_and_not_as_the_table() -> None:
     layers = [keras.layers.Embedding(10_000, 16), keras.layers.Flatten(), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input([5], dtype="int32"), *layers])
@@ -263,18 +304,85 @@ def test_mixed_precision_keeps_activations_in_half_and_weights_in_full() -> None
 # --- residents ---
 
 
-@pytest.mark.parametrize(("optimizer", "slots"), [("sgd", 0), ("rmsprop", 1), ("adam", 2)])
+WEIGHTS = (8 * 32 + 32 + 32 * 4 + 4) * 4
+
+
+@pytest.mark.parametrize(("optimizer", "slots"), [("sgd", 0), ("adam", 2)])
 def test_weights_and_slots_are_resident_under_their_own_names(optimizer: str, slots: int) -> None:
     program = program_of(
         dense(32, 4), np.zeros([6, 8], "f"), np.zeros([6, 4], "f"), optimizer=optimizer, metrics=["mae"]
     )
-    weights = (8 * 32 + 32 + 32 * 4 + 4) * 4
+    weights = WEIGHTS
     by_category: dict[str, int] = {}
     for resident in program.residents:
         by_category[resident.category] = by_category.get(resident.category, 0) + resident.bytes
     assert weights <= by_category["parameters"] <= weights + 64
     assert slots * weights <= by_category.get("optimizer state", 0) <= slots * weights + 64
     assert any("dense_0/kernel" in r.name for r in program.residents)
+    by_layer = {layer: sum(r.bytes for r in program.residents if r.layer == layer) for layer in ("dense_0", "dense_1")}
+    assert by_layer == {"dense_0": (slots + 1) * (8 * 32 + 32) * 4, "dense_1": (slots + 1) * (32 * 4 + 4) * 4}
+    assert set(forecast(program).by_layer) >= {"dense_0", "dense_1"}
+
+
+# --- optimizers ---
+
+OPTIMIZERS = {
+    "SGD": (0, lambda: keras.optimizers.SGD(weight_decay=0.01)),
+    "momentum": (1, lambda: keras.optimizers.SGD(momentum=0.9, nesterov=True)),
+    "RMSprop": (1, keras.optimizers.RMSprop),
+    "Adam": (2, keras.optimizers.Adam),
+    "averaged": (3, lambda: keras.optimizers.Adam(use_ema=True, global_clipnorm=1.0)),
+    "AdamW": (2, keras.optimizers.AdamW),
+    "Adadelta": (2, keras.optimizers.Adadelta),
+    "Adagrad": (1, keras.optimizers.Adagrad),
+    "Adamax": (2, keras.optimizers.Adamax),
+    "Adafactor": (1, keras.optimizers.Adafactor),
+    "Nadam": (2, keras.optimizers.Nadam),
+    "Ftrl": (2, keras.optimizers.Ftrl),
+    "Lion": (1, keras.optimizers.Lion),
+    "Lamb": (2, keras.optimizers.Lamb),
+    "Muon": (1, keras.optimizers.Muon),
+    "LossScale": (2, lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam())),
+    "accumulating": (3, lambda: keras.optimizers.Adam(gradient_accumulation_steps=2)),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_whatever_an_optimizer_changes_is_the_update_and_its_slots_are_its_state(name: str) -> None:
+    slots, make = OPTIMIZERS[name]
+    program = program_of(dense(32, 4), np.zeros([6, 8], "f"), np.zeros([6, 4], "f"), optimizer=make(), metrics=["mae"])
+    theirs = {r.value for r in program.residents if r.bytes >= 16 and r.category in ("parameters", "optimizer state")}
+    changes = [op for op in program.ops if assigns(op.kind) or op.kind == "If" if theirs.intersection(op.inputs)]
+    assert theirs <= {value for op in changes for value in op.inputs}
+    assert {op.phase for op in changes} == {"update"}
+    assert {op.phase for op in program.ops if op.kind == "AssignSubVariableOp"} <= {"update"}
+    state = sum(r.bytes for r in program.residents if r.category == "optimizer state")
+    assert slots * WEIGHTS <= state <= (slots + 0.5) * WEIGHTS
+    prediction = forecast(program, 64)
+    assert sum(prediction.by_category.values()) == prediction.peak
+    assert min(prediction.by_category.values()) >= 0
+
+
+def test_what_the_forward_pass_changes_is_not_the_update() -> None:
+    model = keras.Sequential([keras.Input([8]), keras.layers.BatchNormalization(name="norm"), keras.layers.Dense(4)])
+    program = program_of(model, np.zeros([6, 8], "f"), np.zeros([6, 4], "f"), optimizer="adam", metrics=["mae"])
+    statistics = {r.value for r in program.residents if "moving" in r.name}
+    changes = [op for op in program.ops if op.kind == "AssignVariableOp" if statistics.intersection(op.inputs)]
+    assert [op.phase for op in changes] == ["forward", "forward"]
+
+
+def test_a_sum_of_gradients_is_backward() -> None:
+    weight = tf.Variable(tf.ones([8, 8]))
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            hidden = tf.tanh(tf.matmul(x, weight))
+            loss = tf.reduce_sum(hidden * tf.sigmoid(hidden) * tf.exp(hidden))
+        weight.assign_sub(tape.gradient(loss, weight))
+
+    sums = [op for op in step_of(step, tf.ones([4, 8])).ops if op.kind == "AddN"]
+    assert sums
+    assert {op.phase for op in sums} == {"backward"}
 
 
 # --- labels ---
@@ -408,3 +516,60 @@ def test_models_that_cannot_be_predicted_say_what_they_lack() -> None:
         lowtide.predict(subclassed)
     data = (np.zeros([10, 8], "f"), np.zeros([10, 1], "f"))
     assert lowtide.predict(subclassed, batch_size=4, data=data).peak > 0
+
+
+# --- from Python, what has to be tried out is tried out in another process ---
+
+
+class UntilSmall(keras.layers.Layer):
+    """A loop whose end only the data knows."""
+
+    def call(self, x: Any) -> Any:
+        start = tf.reduce_max(x) * 0 + 64.0
+        return tf.while_loop(lambda n, x: n > 1.0, lambda n, x: (n * 0.5, tf.tanh(x)), [start, x])[1]
+
+
+def test_from_python_a_loop_that_the_data_ends_is_rehearsed_elsewhere() -> None:
+    model = keras.Sequential([keras.Input([8]), keras.layers.Dense(64), UntilSmall(), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    before = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
+    prediction = lowtide.predict(model, batch_size=512)
+    after = [v.numpy() for v in model.variables]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=False))
+    assert int(model.optimizer.iterations) == 0
+    assert {note.treatment for note in prediction.forecast.notes} == {"rehearsed"}
+    assert any("6 times" in note.why for note in prediction.forecast.notes)
+    assert prediction.peak > 6 * 512 * 64 * 4  # what each trip keeps for the way back
+
+
+def test_from_python_a_model_that_xla_compiles_has_xlas_plan() -> None:
+    def made(jit_compile: bool) -> Any:
+        model = dense(256, 4)
+        model.compile("sgd", "mse", jit_compile=jit_compile)
+        return lowtide.predict(model, batch_size=64)
+
+    plain, compiled = made(False), made(True)
+    assert (plain.to_json()["compiler"], compiled.to_json()["compiler"]) == ("executor", "xla")
+    (note,) = compiled.forecast.notes
+    assert note.treatment == "compiled"
+    assert 64 * 256 * 4 <= note.bytes <= 4 * 64 * 256 * 4
+    assert compiled.per_sample >= 256 * 4
+
+
+class CallsPython(keras.layers.Layer):
+    def call(self, x: Any) -> Any:
+        return tf.ensure_shape(tf.py_function(lambda x: x, [x], tf.float32), x.shape)
+
+
+def test_from_python_xla_that_cannot_compile_is_said_and_not_zero() -> None:
+    model = keras.Sequential([keras.Input([8]), keras.layers.Dense(4), CallsPython()])
+    model.compile("sgd", "mse", jit_compile=True)
+    prediction = lowtide.predict(model, batch_size=16)
+    assert prediction.to_json()["compiler"] == "executor"
+    assert any(note.what == "jit_compile=True" and "XLA" in note.why for note in prediction.forecast.notes)
+
+
+def test_a_model_run_eagerly_is_predicted_as_if_compiled_and_says_so() -> None:
+    model = dense(32, 4)
+    model.compile("sgd", "mse", run_eagerly=True)
+    assert [note.what for note in lowtide.predict(model, batch_size=16).forecast.notes] == ["run_eagerly=True"]

@@ -307,12 +307,13 @@ from lowtide.tf import compat, profile
 double = tf.function(lambda x: tf.linalg.matmul(x, x))
 x = tf.ones([300, 256])[:256]
 double(x)
-events = profile.memory_events(lambda: double(x))
+events, seconds = profile.profiled(lambda: double(x))
 kept = [tf.zeros([n * 1000]) for n in range(1, 30)]
 del kept[::3]
 chunks = compat.allocator_map()
 print(json.dumps({
     "events": events,
+    "seconds": seconds,
     "chunks": chunks,
     "in_use": tf.config.experimental.get_memory_info("CPU:0")["current"],
     "again": len(compat.allocator_map()),
@@ -336,6 +337,12 @@ def test_memory_events(allocator_facts: Any) -> None:
     assert allocator_facts["counts"]
 
 
+def test_op_seconds(allocator_facts: Any) -> None:
+    """The product of the function is there by the name of its node; events that are no ops are not."""
+    assert 0 < allocator_facts["seconds"]["MatMul"] < 10
+    assert not any("Memory" in name or "::" in name for name in allocator_facts["seconds"])
+
+
 def test_allocator_map(allocator_facts: Any) -> None:
     chunks = allocator_facts["chunks"]
     assert sum(size for _, size, _, in_use in chunks if in_use) == allocator_facts["in_use"]
@@ -354,6 +361,44 @@ def test_allocator_map_is_none_where_there_is_no_such_allocator(monkeypatch: pyt
 
 def test_replicas() -> None:
     assert compat.replicas(compiled()) == 1
+
+
+def test_is_only_device() -> None:
+    assert compat.is_only_device()
+
+
+TWO_DEVICES = """
+import json
+import tensorflow as tf
+from lowtide.tf import compat
+
+cpu, two = tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(cpu, two)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+data = tf.data.Dataset.from_tensors(tf.reshape(tf.range(12), [6, 2]))
+(batch,) = strategy.experimental_distribute_dataset(data.unbatch().batch(6))
+spec = compat.per_replica_spec(batch, [tf.TensorSpec([None, 2], tf.int32)] * 2)
+traced = tf.function(lambda x: strategy.run(tf.square, [x])).get_concrete_function(spec)
+print(json.dumps({
+    "parts": [part.numpy().tolist() for part in compat.per_replica(batch)],
+    "traced": [str(t.shape) for t in traced.inputs],
+    "only": compat.is_only_device(),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def two_devices() -> Any:
+    return run_script(TWO_DEVICES)
+
+
+def test_per_replica(two_devices: Any) -> None:
+    assert two_devices["parts"] == [[[0, 1], [2, 3], [4, 5]], [[6, 7], [8, 9], [10, 11]]]
+    assert not two_devices["only"]
+
+
+def test_per_replica_spec(two_devices: Any) -> None:
+    assert two_devices["traced"] == ["(None, 2)", "(None, 2)"]
 
 
 GROWN = """
@@ -390,7 +435,7 @@ def requested_at(address):
     return next((asked for start, _, asked, in_use in compat.allocator_map() if in_use and start == address), None)
 
 tensor, variable = tf.zeros([3000]), tf.Variable(tf.ones([700]))
-shared = compat.memoryview_of(tensor)
+shared = compat.shared_array(tensor)
 allocate, free = compat.raw_allocator()
 raw = allocate(123_000)
 answer = {
@@ -420,7 +465,7 @@ def test_address_of(addresses: Any) -> None:
     assert compat.address_of("not a tensor") is None
 
 
-def test_memoryview_of(addresses: Any) -> None:
+def test_shared_array(addresses: Any) -> None:
     assert addresses["shared"] == [True, [3000]]
 
 

@@ -54,6 +54,8 @@ for compute in (tf.tanh, over_the_batch, until_small, half_of_the_rows, back_to_
         "trips": sorted({str(op.trips) for op in program.ops if op.kind.endswith("While")}),
         "notes": [[note.what, note.treatment, note.why] for note in program.notes],
         "peak": simulate(program, 16).peak,
+        "times": program.times,
+        "products": [op.name for op in program.ops if op.kind == "MatMul"],
     }
 print(json.dumps(answers))
 """
@@ -92,6 +94,14 @@ def test_a_shape_that_the_data_decides_is_bounded_or_measured(answers: Any) -> N
 def test_a_step_that_calls_python_is_not_tried_out_and_says_so(answers: Any) -> None:
     assert treatments(answers["back_to_python"]) == {"assumed"}
     assert any("Python" in why for _, _, why in answers["back_to_python"]["notes"])
+
+
+def test_what_was_tried_out_was_timed(answers: Any) -> None:
+    batch, seconds = answers["until_small"]["times"]
+    assert batch <= 16
+    assert answers["until_small"]["products"]
+    assert all(seconds[name] > 0 for name in answers["until_small"]["products"])
+    assert answers["tanh"]["times"] is None
 
 
 def test_no_question_stays_open(answers: Any) -> None:

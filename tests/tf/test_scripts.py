@@ -350,11 +350,11 @@ V1_SPLIT = """
 """
 
 
-def test_a_step_that_only_some_batches_go_through_is_predicted_for_its_own(tmp_path: Path) -> None:
+def test_a_step_that_only_some_batches_go_through_is_refused_for_another(tmp_path: Path) -> None:
     answer = predicted(tmp_path, V1_SPLIT)
     check(answer, 24, 64 * 512 * 4)
-    assert answer["per_sample_bytes"] is None
-    refused = lowtide("predict", "--batch", "48", str(tmp_path / "train.py"))
+    assert answer["per_sample_bytes"] > 0
+    refused = lowtide("predict", "--batch", "25", str(tmp_path / "train.py"))
     assert "cannot be traced for another" in one_line(refused, 2)
 
 
@@ -363,6 +363,66 @@ def test_a_step_compiled_by_xla_has_xlas_own_plan(tmp_path: Path) -> None:
     check(answer, 40, WEIGHTS)
     assert answer["compiler"] == "xla"
     assert any(note["treatment"] == "compiled" for note in answer["unknown"])
+
+
+CLASS_WEIGHTS = """
+    classes = np.arange(200) % 10
+    layers = [keras.layers.Dense(512, activation="relu"), keras.layers.Dense(10, activation="softmax")]
+    model = keras.Sequential([keras.Input([64]), *layers])
+    model.compile("adam", "sparse_categorical_crossentropy", weighted_metrics=["accuracy"])
+    data = tf.data.Dataset.from_tensor_slices((x, classes)).batch(40)
+    model.fit(data, class_weight={label: 1.0 + label for label in range(10)})
+"""
+
+
+def test_class_weights(tmp_path: Path) -> None:
+    answer = predicted(tmp_path, DENSE, CLASS_WEIGHTS)
+    check(answer, 40, WEIGHTS)
+    assert answer["unknown"] == []
+
+
+V1_LOOP = """
+    import numpy as np
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    v1.disable_eager_execution()
+    x, w = v1.placeholder(tf.float32, [None, 64]), v1.get_variable("w", [64, 512])
+    start = tf.reduce_max(x) + 64.0
+    hidden = tf.while_loop(lambda n, h: n > 1.0, lambda n, h: (n * 0.5, tf.tanh(h)), [start, tf.matmul(x, w)])[1]
+    train = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(hidden))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train, {x: np.zeros([24, 64])})
+"""
+
+
+def test_a_v1_loop_that_the_data_ends_is_counted_as_one_trip_and_named(tmp_path: Path) -> None:
+    answer = predicted(tmp_path, V1_LOOP)
+    check(answer, 24, 64 * 512 * 4)
+    notes = [note for note in answer["unknown"] if "While" in note["what"]]
+    assert {note["treatment"] for note in notes} == {"assumed"}
+    assert all("one trip" in note["why"] for note in notes)
+    assert answer["step_bytes"] > 24 * 512 * 4
+
+
+MIRRORED = """
+    cpu, two = tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, two)
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        model = make_model()
+    model.fit(x, y, batch_size=40)
+"""
+
+
+def test_a_mirrored_model_is_predicted_for_one_of_its_devices_and_says_so(tmp_path: Path) -> None:
+    answer = predicted(tmp_path, DENSE, MIRRORED)
+    check(answer, 20, WEIGHTS)  # half of the batch, each weight once
+    assert 2 * WEIGHTS <= answer["categories"]["optimizer state"] <= 2 * WEIGHTS + 8192
+    (note,) = answer["unknown"]
+    assert note["what"] == "2 devices"
+    assert "CPU:0 alone" in note["why"]
+    assert answer["per_sample_bytes"] > 0
 
 
 def test_a_factory_and_a_saved_model_are_predicted_like_a_script(tmp_path: Path) -> None:

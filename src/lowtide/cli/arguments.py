@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 
-from lowtide.errors import LowtideError
+from lowtide.errors import BadUse, LowtideError
+from lowtide.record import Recording, load_recording
 from lowtide.units import parse_size
 
 TARGETS = """\
@@ -28,6 +30,22 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_page(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--html", type=Path, metavar="OUT", help="write one self-contained page as well")
+    parser.add_argument(
+        "--recording", type=Path, metavar="FILE", help="with --html: what `lowtide run` measured, beside it"
+    )
+
+
+def recording_for(options: argparse.Namespace) -> Recording | None:
+    """The recording that the page is to show, read before the long work begins."""
+    if options.recording is None:
+        return None
+    if options.html is None:
+        raise BadUse("--recording is for the page; expected --html OUT beside it")
+    return load_recording(options.recording)
+
+
 def budget(text: str) -> str:
     """A size or a percentage, checked and left as it is: what it is of is not known yet."""
     _checked(lambda text: parse_size(text, of=100))(text)
@@ -47,6 +65,12 @@ def positive_seconds(text: str) -> float:
 def positive_whole_number(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
+
+
+def whole_number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 

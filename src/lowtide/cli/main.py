@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
 from lowtide import __version__
-from lowtide.cli import batch, fit, plan, predict
+from lowtide.cli import batch, diff, doctor, fit, plan, predict, report, run
 from lowtide.errors import LowtideError
 
-COMMANDS: tuple[ModuleType, ...] = (predict, batch, plan, fit)
+COMMANDS: tuple[ModuleType, ...] = (predict, batch, plan, fit, run, report, diff, doctor)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LowtideError as error:
         print(f"lowtide: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # whoever reads has seen enough: `lowtide report --json FILE | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
     except KeyboardInterrupt:
         print("lowtide: interrupted", file=sys.stderr)
         return 130

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lowtide.api import plan_target
-from lowtide.cli.arguments import TARGETS, add_budget, add_target, positive_seconds
+from lowtide.cli.arguments import TARGETS, add_budget, add_page, add_target, positive_seconds, recording_for
 from lowtide.report.plan import curve_view, plan_view
 
 HELP = "what fit would do, and bytes against time over all budgets"
@@ -20,6 +20,7 @@ EPILOG = (
 examples:
   lowtide plan --budget 900MiB train.py
   lowtide plan --budget 60% train.py
+  lowtide plan --budget 60% --html plan.html train.py
 """
 )
 
@@ -28,12 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_budget(parser)
     parser.add_argument("--seconds", type=positive_seconds, default=20.0, help="time for each part (default 20)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_page(parser)
     add_target(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    recording = recording_for(options)
     with Console(stderr=True).status(f"planning {options.target}"):
-        answer = plan_target(options.target, options.arguments, options.budget, options.seconds)
+        answer = plan_target(
+            options.target, options.arguments, options.budget, options.seconds, options.html, recording
+        )
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0

@@ -8,7 +8,7 @@ import json
 from rich.console import Console
 
 from lowtide.api import predict_target
-from lowtide.cli.arguments import TARGETS, add_target, positive_whole_number, size
+from lowtide.cli.arguments import TARGETS, add_page, add_target, positive_whole_number, recording_for, size
 from lowtide.report.prediction import prediction_view
 
 HELP = "what a training step needs, before it runs"
@@ -23,6 +23,7 @@ examples:
   lowtide predict train.py
   lowtide predict --batch 64 train.py --data images/
   lowtide predict --json train.py > memory.json
+  lowtide predict --html memory.html --recording train.lowtide.db train.py
 """
 )
 
@@ -31,13 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=positive_whole_number, metavar="N", help="for this batch, not the script's")
     parser.add_argument("--budget", type=size, metavar="SIZE", help="largest batch for this, not this machine's memory")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_page(parser)
     add_target(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     errors = Console(stderr=True)
+    recording = recording_for(options)
     with errors.status(f"running {options.target} up to its first training step"):
         prediction = predict_target(options.target, options.arguments, options.batch, options.budget)
+    if options.html:
+        prediction.save_html(options.html, recording)
     if options.json:
         print(json.dumps(prediction.to_json(), indent=2))
     else:

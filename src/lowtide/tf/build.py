@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from lowtide.ops import WANTED_ATTRIBUTES, WANTS_CONSTANTS, rule_of
-from lowtide.program import Dim, Note, Op, Program, Shape, Value
+from lowtide.program import Dim, Note, Op, Program, Value
 from lowtide.tf import compat
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import CONTROL, Tensor, edges, in_order, parse_tensor
 from lowtide.tf.known import Inferred, Known
-from lowtide.tf.labels import Labels, phases
+from lowtide.tf.labels import Labels
+from lowtide.tf.lines import fit_nearby, fit_shape
+from lowtide.tf.phases import phases
 from lowtide.tf.shapes import BRANCHES, CALLS, LOOPS, branch_names
 
 
@@ -91,9 +93,15 @@ class _Builder:
 
     def _value(self, node: Any, tensor: Tensor) -> Value:
         known = [probe.inferred.tensors[tensor] for probe in self._probes]
-        shape = fit_shape([k.dims for k in known], [probe.batch for probe in self._probes])
+        dims, batches = [k.dims for k in known], [probe.batch for probe in self._probes]
+        shape = fit_shape(dims, batches)
         if shape is None and known[0].dtype not in ("resource", "variant"):
-            self._notes.append(Note(f"{node.op} {node.name}", "unknown", 0, "its shape depends on the data"))
+            shape = fit_nearby(dims, batches)
+            if shape is None:
+                self._notes.append(Note(f"{node.op} {node.name}", "unknown", 0, "its shape depends on the data"))
+            else:
+                size = Value(known[0].dtype, shape).bytes(self._batch)
+                self._notes.append(Note(f"{node.op} {node.name}", "assumed", size, _no_law("size", batches)))
         return Value(known[0].dtype, shape)
 
     def _op(self, node: Any, ids: Mapping[Tensor, int], index: Mapping[str, int], phase: str) -> Op:
@@ -169,11 +177,20 @@ class _Builder:
         if node.op not in LOOPS:
             return None
         counts = [probe.inferred.trips[node.name] for probe in self._probes]
-        shape = fit_shape([(count,) for count in counts], [probe.batch for probe in self._probes])
+        dims, batches = [(count,) for count in counts], [probe.batch for probe in self._probes]
+        shape = fit_shape(dims, batches)
         if shape is None:
-            self._notes.append(Note(f"{node.op} {node.name}", "unknown", 0, "its trip count depends on the data"))
-            return None
+            shape = fit_nearby(dims, batches)
+            if shape is None:
+                self._notes.append(Note(f"{node.op} {node.name}", "unknown", 0, "its trip count depends on the data"))
+                return None
+            self._notes.append(Note(f"{node.op} {node.name}", "assumed", 0, _no_law("trip count", batches)))
         return shape[0]
+
+
+def _no_law(what: str, batches: Sequence[int]) -> str:
+    right = " and ".join(map(str, sorted(batches)[-2:]))
+    return f"its {what} is no line in the batch: right at batches {right}, a line beyond them"
 
 
 _POOL_OF_GRADIENT = {"MaxPoolGrad": "MaxPool", "MaxPool3DGrad": "MaxPool3D"}
@@ -190,30 +207,6 @@ def _add_pooling_workspaces(ops: list[Op], values: list[Value]) -> None:
                 values.append(Value("uint8", values[pool.outputs[0]].shape))
                 ops[pooled] = pool = replace(pool, outputs=(*pool.outputs, len(values) - 1))
             ops[index] = replace(op, inputs=(*op.inputs, pool.outputs[1]))
-
-
-def fit_shape(dims: Sequence[tuple[int | None, ...] | None], batches: Sequence[int]) -> Shape | None:
-    """Dimensions as lines in the batch through every probe; None when one is unknown or is not a line."""
-    rows = [row for row in dims if row is not None and None not in row]
-    if len(rows) < len(dims) or len({len(row) for row in rows}) != 1:
-        return None
-    fitted = []
-    for sizes in zip(*rows, strict=True):
-        dim = _fit_line([int(size or 0) for size in sizes], batches)
-        if dim is None:
-            return None
-        fitted.append(dim)
-    return tuple(fitted)
-
-
-def _fit_line(sizes: Sequence[int], batches: Sequence[int]) -> Dim | None:
-    if len(set(sizes)) == 1:
-        return Dim(sizes[0])
-    slope, rest = divmod(sizes[1] - sizes[0], batches[1] - batches[0])
-    dim = Dim(sizes[0] - slope * batches[0], slope)
-    if rest or any(dim.at(batch) != size for size, batch in zip(sizes, batches, strict=True)):
-        return None
-    return dim
 
 
 def _hashable(known: Known) -> int | tuple[int, ...] | None:

@@ -26,9 +26,6 @@ from lowtide.tf.known import Inferred, Known
 from lowtide.tf.labels import Labels, LayerNames
 from lowtide.tf.shapes import infer
 
-PROBE_BATCHES = (2, 3, 7)
-"""Two give a line, the third checks it."""
-
 
 @dataclass(frozen=True)
 class Step:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import LowtideError
+from lowtide.errors import BadUse, LowtideError
 from lowtide.program import Program, load_program
 
 CONTROLLED = {
@@ -41,12 +41,24 @@ class Captured:
     compiler: str
 
 
-def capture_target(target: str, arguments: Sequence[str] = ()) -> Captured:
-    """Run `target` up to its first training step in a process of its own and return that step."""
+def capture_target(target: str, arguments: Sequence[str] = (), batch: int | None = None) -> Captured:
+    """Run `target` up to its first training step in a process of its own and return that step.
+
+    `batch`: one that the step has to be right at, beside the script's own.
+    """
+    _require_taken(target, arguments)
     with tempfile.TemporaryDirectory(prefix="lowtide-") as folder:
-        command, environment = _worker(folder, target, arguments)
+        command, environment = _worker(folder, target, arguments, batches=() if batch is None else (batch,))
         code = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
         return _read_answer(Path(folder), target, code)
+
+
+def _require_taken(target: str, arguments: Sequence[str]) -> None:
+    """Only a script has a use for arguments."""
+    path, _, factory = target.partition(":")
+    if arguments and (factory or path.endswith(".keras")):
+        given = " ".join(arguments)
+        raise BadUse(f"{target} takes no arguments, received {given!r}; options of lowtide go before the target")
 
 
 def fit_target(
@@ -80,17 +92,27 @@ def fit_target(
 
 
 def _worker(
-    folder: str, target: str, arguments: Sequence[str], budget: int | None = None, seconds: float = 0.0
+    folder: str,
+    target: str,
+    arguments: Sequence[str],
+    budget: int | None = None,
+    seconds: float = 0.0,
+    batches: Sequence[int] = (),
 ) -> tuple[list[str], dict[str, str]]:
     request = {
         "target": target, "arguments": list(arguments), "answer": folder, "budget": budget, "seconds": seconds,
+        "batches": list(batches),
     }  # fmt: skip
     file = Path(folder) / "request.json"
     file.write_text(json.dumps(request))
+    return [sys.executable, "-m", "lowtide.tf.worker", str(file)], controlled_environment(folder)
+
+
+def controlled_environment(folder: str) -> dict[str, str]:
+    """`CONTROLLED`, with TensorFlow's and XLA's dumps going to `folder`."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={folder}/xla --xla_dump_hlo_as_text"
     own = {"XLA_FLAGS": flags.strip(), "TF_BFC_MEMORY_DUMP": f"{folder}/allocator"}
-    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **CONTROLLED, **own}
-    return [sys.executable, "-m", "lowtide.tf.worker", str(file)], environment
+    return {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **CONTROLLED, **own}
 
 
 def _error(code: int, message: str) -> LowtideError:

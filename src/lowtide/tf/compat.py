@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ def default_device() -> str:
     """The full name of the device a step runs on unless told otherwise."""
     kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
     return f"/job:localhost/replica:0/task:0/device:{kind}:0"
+
+
+def is_only_device() -> bool:
+    """Whether the default device is the only one of its kind."""
+    return len(tf.config.list_logical_devices(default_device().split(":")[-2])) == 1
 
 
 def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> GraphDef:
@@ -133,6 +139,16 @@ def replicas(model: Any) -> int:
     return int(model.distribute_strategy.num_replicas_in_sync)
 
 
+def per_replica(value: Any) -> tuple[Any, ...]:
+    """What each device gets of a batch that a strategy has distributed."""
+    return tuple(value.values)
+
+
+def per_replica_spec(value: Any, specs: Sequence[Any]) -> Any:
+    """What a function is traced with to take a batch distributed like `value`, whose parts are like `specs`."""
+    return type(tf.type_spec_from_value(value))(*specs)
+
+
 def address_of(tensor: Any) -> int | None:
     """Where an eager tensor, or the variable behind an eager handle, lies in the CPU's memory; None elsewhere."""
     if "GPU" in default_device():
@@ -143,12 +159,12 @@ def address_of(tensor: Any) -> int | None:
             if kind is None:
                 return None
             tensor = tf.raw_ops.ReadVariableOp(resource=tensor, dtype=tf.as_dtype(kind[0]))
-        return int(memoryview_of(tensor).__array_interface__["data"][0])
+        return int(shared_array(tensor).__array_interface__["data"][0])
     except (AttributeError, TypeError, tf.errors.OpError):
         return None
 
 
-def memoryview_of(tensor: Any) -> Any:
+def shared_array(tensor: Any) -> Any:
     """An array that shares an eager CPU tensor's buffer."""
     return tensor._numpy()
 
@@ -244,6 +260,23 @@ def memory_events(xspace: bytes) -> list[tuple[int, str, dict[str, Any]]]:
                     events.append((when, name, _fields(event.stats, fields)))
     events.sort(key=lambda event: event[0])
     return events
+
+
+def op_seconds(xspace: bytes) -> dict[str, float]:
+    """Seconds that each op of a profile took, by its name, all its runs together. Events of ops are "name:type"."""
+    space = xplane_pb2.XSpace()
+    space.ParseFromString(xspace)
+    taken: dict[str, float] = {}
+    for plane in space.planes:
+        ops = {k: m.name.partition(":")[0] for k, m in plane.event_metadata.items() if _OP_EVENT.fullmatch(m.name)}
+        for line in plane.lines:
+            for event in line.events:
+                if name := ops.get(event.metadata_id):
+                    taken[name] = taken.get(name, 0.0) + event.duration_ps * 1e-12
+    return taken
+
+
+_OP_EVENT = re.compile(r"[\w.][\w.\\/>-]*:_?[A-Z]\w*")
 
 
 ALLOCATOR_MAP_PREFIX = "TF_BFC_MEMORY_DUMP"

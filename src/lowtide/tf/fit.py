@@ -2,53 +2,143 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from lowtide.errors import BadUse
+from lowtide.errors import BadUse, NotCapturable
 from lowtide.plan import Plan
-from lowtide.plan.aside import make_plan_aside
 from lowtide.program import Program
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
 from lowtide.tf.hooks import iterated
+from lowtide.tf.rehearse import needs_rehearsal, rehearse, why_not_twice
 from lowtide.tf.rewrite import as_function, planned_graph
+from lowtide.tf.state import State
 from lowtide.tf.trace import Seen, batch_of, capture_function, capture_model, flat_tensors
 
 MakePlan = Callable[[Program, int], Plan]
 """(the step, a batch) -> its plan."""
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """What has to be the same for two calls to be of one step: structure, types, and every leaf that is no tensor.
+
+    Trailing Nones do not count: Keras passes (x, y) here and (x, y, None) there.
+    """
+
+    structure: Any
+    leaves: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, data: Any) -> _Kind:
+        while isinstance(data, tuple) and data and data[-1] is None:
+            data = data[:-1]
+        leaves = tf.nest.flatten(data, expand_composites=True)
+        return cls(tf.nest.map_structure(lambda _: None, data), tuple(_described(leaf) for leaf in leaves))
+
+
+def _described(leaf: Any) -> Any:
+    return tf.as_dtype(leaf.dtype) if isinstance(leaf, tf.Tensor | np.ndarray | np.generic) else (type(leaf), leaf)
+
+
+@dataclass
+class Variant:
+    """The step for one kind of data, planned for batches up to `batch`."""
+
+    kind: _Kind
+    step: Step
+    shapes: tuple[Any, ...]
+    batch: int
+    plan: Plan
+    call: Callable[..., list[Any]]
+
+    def takes(self, kind: _Kind, tensors: Sequence[Any]) -> bool:
+        """Whether it was traced for such data. A step that knows its batch by number takes that batch only."""
+        if kind != self.kind or len(tensors) != len(self.shapes):
+            return False
+        return all(shape.is_compatible_with(t.shape) for shape, t in zip(self.shapes, tensors, strict=True))
+
+
 class PlannedStep:
-    """A captured step that runs as planned. A larger batch than any before is planned anew before it runs."""
+    """A training step that runs as planned.
 
-    def __init__(self, step: Step, make: MakePlan, batch: int) -> None:
-        program = replace(step.program, chunks=profile.chunks())
-        self._step = replace(step, program=program)
-        self._make = make
-        self.plan = self._planned(batch)
+    It is captured and planned for the first data it meets, planned anew for a larger batch than any before, and
+    captured anew for data of another kind: sample weights that come later, another sequence length. `plan` is the
+    latest plan. When no plan is found, nothing has changed.
+    """
 
-    def _planned(self, batch: int) -> Plan:
-        plan = self._make(self._step.program, batch)
-        graph_def = planned_graph(self._step.graph_def, plan)
-        self._call = as_function(self._step, graph_def, plan.timeline.preparation)
-        self._batch = batch
-        return plan
+    def __init__(self, capture: Callable[[Any], Step], make: MakePlan) -> None:
+        self._capture, self._make = capture, make
+        self.variants: list[Variant] = []
+        self.plan: Plan
+
+    def prepare(self, data: Any, batch: int | None = None) -> Plan:
+        """Plan for data like this, and for batches up to `batch` or its own."""
+        return self._variant(data, flat_tensors(data), batch).plan
 
     def __call__(self, data: Any) -> Any:
         tensors = flat_tensors(data)
-        if len(tensors) != len(self._step.arguments):
-            raise BadUse(
-                f"the step was planned for {len(self._step.arguments)} tensors and received {len(tensors)}; "
-                "call lowtide.release(model) and plan again for this data"
-            )
-        batch = batch_of(data) or self._batch
-        if batch > self._batch:
-            self.plan = self._planned(batch)
-        return self._step.pack(self._call(*tensors))
+        variant = self._variant(data, tensors)
+        return variant.step.pack(variant.call(*tensors))
+
+    def _variant(self, data: Any, tensors: Sequence[Any], batch: int | None = None) -> Variant:
+        kind, size = _Kind.of(data), batch or batch_of(data) or 1
+        known = next((variant for variant in self.variants if variant.takes(kind, tensors)), None)
+        if known is None:
+            step = settled(self._capture(data), tensors, size)
+            known = Variant(kind, step, _shapes(step), size, *self._planned(step, size))
+            self.variants.append(known)
+        elif size > known.batch:
+            known.plan, known.call = self._planned(known.step, size)
+            known.batch = size
+        else:
+            return known
+        self.plan = known.plan
+        return known
+
+    def _planned(self, step: Step, batch: int) -> tuple[Plan, Callable[..., list[Any]]]:
+        """Planned for the allocator as it is now."""
+        plan = self._make(program_as_it_lies(step), batch)
+        return plan, as_function(step, planned_graph(step.graph_def, plan), plan.timeline.preparation)
+
+
+def program_as_it_lies(step: Step) -> Program:
+    """The step's Program with the allocator's map, and where its variables lie in it, as they are now."""
+    gc.collect()  # what is garbage now would be freed in the middle of a step
+    program = step.program
+    inside = program.inputs[len(program.inputs) - len(step.captured) :]
+    outside = {value: tensor for value, (_, tensor) in zip(inside, step.captured, strict=True)}
+    residents = tuple(replace(r, address=compat.address_of(outside[r.value])) for r in program.residents)
+    return replace(program, residents=residents, chunks=profile.chunks())
+
+
+def _shapes(step: Step) -> tuple[Any, ...]:
+    nodes = {node.name: node for node in step.graph_def.node}
+    return tuple(tf.TensorShape(nodes[name].attr["shape"].shape) for name in step.arguments)
+
+
+def settled(step: Step, tensors: Sequence[Any], batch: int) -> Step:
+    """The step with its open questions answered by a rehearsal, after which every variable is as it was."""
+    devices = {node.device for node in step.graph_def.node if node.device}
+    if len({device for device in devices if device.split(":")[-2] == compat.default_device().split(":")[-2]}) > 1:
+        raise BadUse("the step runs on several devices; a plan is for one: build it without a distribution strategy")
+    if not needs_rehearsal(step.program):
+        return step
+    if reason := why_not_twice(step.program):
+        unknown = next(note.what for note in step.program.notes if note.treatment == "unknown")
+        raise NotCapturable(f"the size of {unknown} depends on the data, and {reason}; take that out of the step")
+    state = State(step)
+    start = state.read()
+    try:
+        return replace(step, program=rehearse(step, tensors, batch))
+    finally:
+        state.write(start)
 
 
 def install(model: Any, step: PlannedStep) -> None:
@@ -62,26 +152,38 @@ def release(model: Any) -> None:
 
 
 def planned_model(model: Any, data: Any, make: MakePlan, batch: int, seen: Seen | None = None) -> PlannedStep:
+    """The train step of a compiled Keras model, planned for data like this."""
     if compat.replicas(model) > 1:
         raise BadUse("the model is distributed over several devices; a plan is for one: build it without a strategy")
-    return PlannedStep(capture_model(model, data, seen), make, batch)
+    if model.run_eagerly:
+        raise BadUse("the model is compiled with run_eagerly=True and has no graph to plan: compile it without")
+    if model.jit_compile:
+        raise BadUse("the model is compiled with jit_compile=True, and XLA keeps no order: compile it without")
+    return _prepared(lambda example: capture_model(model, example, seen), make, data, batch)
 
 
 def planned_function(
     function: Any, arguments: Sequence[Any], options: Mapping[str, Any], make: MakePlan, seen: Seen | None = None
 ) -> PlannedStep:
-    step = capture_function(function, arguments, options, seen)
-    return PlannedStep(step, make, batch_of((arguments, options)) or 1)
+    """A tf.function, planned for arguments like these. It is called with the pair (arguments, options)."""
+    if compat.is_compiled_by_xla(function):
+        raise BadUse("the step is compiled with jit_compile=True, and XLA keeps no order: decorate it without")
+    return _prepared(lambda call: capture_function(function, call[0], call[1], seen), make, (arguments, options), None)
 
 
-def budgeted_function(python_function: Callable[..., Any], budget: int, seconds: float) -> Callable[..., Any]:
+def _prepared(capture: Callable[[Any], Step], make: MakePlan, data: Any, batch: int | None) -> PlannedStep:
+    step = PlannedStep(capture, make)
+    step.prepare(data, batch)
+    return step
+
+
+def budgeted_function(python_function: Callable[..., Any], make: MakePlan) -> Callable[..., Any]:
     """`tf.function`, planned at its first call for the arguments it is given there."""
     function = tf.function(python_function)
     planned: list[PlannedStep] = []
 
     def call(*arguments: Any, **options: Any) -> Any:
         if not planned:
-            make = lambda program, batch: make_plan_aside(program, budget, batch, seconds)  # noqa: E731
             planned.append(planned_function(function, arguments, options, make))
         return planned[0]((arguments, options))
 

@@ -11,10 +11,10 @@ import contextlib
 import functools
 import inspect
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
+from weakref import WeakKeyDictionary, WeakSet
 
 import keras
 import tensorflow as tf
@@ -22,7 +22,8 @@ import tensorflow as tf
 from lowtide.errors import NotCapturable
 from lowtide.program import Source
 from lowtide.tf import compat
-from lowtide.tf.labels import is_users_file
+from lowtide.tf.phases import assigns
+from lowtide.tf.places import calling_line
 
 
 class OnStep(Protocol):
@@ -45,16 +46,6 @@ class LayerSources:
         line = calling_line()
         if line is not None:
             self.lines[layer.name] = line
-
-
-def calling_line() -> Source | None:
-    """The innermost line of the user's own code on the stack."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if is_users_file(frame.f_code.co_filename):
-            return Source(frame.f_code.co_filename, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
-    return None
 
 
 Patch = tuple[type, str, Callable[[Callable[..., Any]], Callable[..., Any]]]
@@ -81,7 +72,7 @@ def _beside_training(busy: _Busy, sources: LayerSources) -> tuple[Patch, ...]:
     others = ("evaluate", "predict", "test_on_batch", "predict_on_batch")
     return (
         *((compat.TRAINER_CLASS, name, busy.ignoring) for name in others),
-        (keras.Layer, "__init__", functools.partial(_layer_init, sources)),
+        (keras.Layer, "__init__", functools.partial(layer_init, sources)),
     )
 
 
@@ -100,14 +91,18 @@ class Replace(Protocol):
 
     def function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Callable[[Any], Any]: ...
 
+    def session(self, session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> NoReturn: ...
+
 
 @contextlib.contextmanager
-def replace_first_step(replacement: Replace, sources: LayerSources) -> Iterator[None]:
-    """Inside the block the first training step that is met, and it alone, runs as `replacement` says."""
+def replace_steps(replacement: Replace, sources: LayerSources) -> Iterator[None]:
+    """Inside the block each training step that is met runs as `replacement` says, from its first call on."""
     busy = _Busy()
     patches: tuple[Patch, ...] = (
         (compat.TRAINER_CLASS, "make_train_function", functools.partial(_replaced_train_function, replacement, busy)),
         (compat.FUNCTION_CLASS, "__call__", functools.partial(_replaced_call, replacement, busy)),
+        (compat.SESSION_CLASS, "run", functools.partial(_session_run, replacement)),
+        (compat.OPTIMIZER_CLASS, "apply", functools.partial(_eager_update, busy)),
     )
     with _patched((*patches, *_beside_training(busy, sources))):
         yield
@@ -118,15 +113,15 @@ def _replaced_train_function(replacement: Replace, busy: _Busy, original: Callab
     def make(model: Any, force: bool = False) -> None:
         if model.train_function is not None and not force:
             return
+        planned: list[Callable[[Any], Any]] = []
 
-        def first_step(iterator: Any) -> Any:
-            data = next(iterator)
+        def step(data: Any) -> Any:
             with busy:
-                step = busy.ignoring(replacement.model(model, data))
-            model.train_function = iterated(model, step)
-            return step(data)
+                if not planned:
+                    planned.append(replacement.model(model, data))
+                return planned[0](data)
 
-        model.train_function = first_step
+        model.train_function = iterated(model, step)
 
     return make
 
@@ -143,28 +138,32 @@ def iterated(model: Any, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 if outputs is None:
                     raise
                 break
-            outputs = step(data)
+            outputs = step(tf.nest.map_structure(_none_for_optional, data))
         return outputs
 
     return train_function
 
 
+def _none_for_optional(leaf: Any) -> Any:
+    """Keras passes what a PyDataset leaves out as an empty Optional."""
+    return None if isinstance(leaf, tf.experimental.Optional) else leaf
+
+
 def _replaced_call(replacement: Replace, busy: _Busy, original: Callable[..., Any]) -> Callable[..., Any]:
-    planned: dict[int, Callable[[Any], Any]] = {}
-    others: set[int] = set()
+    planned: WeakKeyDictionary[Any, Callable[[Any], Any]] = WeakKeyDictionary()
+    others: WeakSet[Any] = WeakSet()
 
     @functools.wraps(original)
     def call(function: Any, *arguments: Any, **options: Any) -> Any:
-        if busy.depth or id(function) in others or not tf.executing_eagerly():
+        if busy.depth or function in others or not tf.executing_eagerly():
             return original(function, *arguments, **options)
-        if id(function) not in planned:
-            with busy:
-                if not trains(function.get_concrete_function(*arguments, **options).graph):
-                    others.add(id(function))
-                    return original(function, *arguments, **options)
-                planned[id(function)] = replacement.function(function, arguments, options)
         with busy:
-            return planned[id(function)]((arguments, options))
+            if function not in planned:
+                if not trains(function.get_concrete_function(*arguments, **options).graph):
+                    others.add(function)
+                    return original(function, *arguments, **options)
+                planned[function] = replacement.function(function, arguments, options)
+            return planned[function]((arguments, options))
 
     return call
 
@@ -231,7 +230,7 @@ def _function_call(on_step: OnStep, busy: _Busy, original: Callable[..., Any]) -
     return call
 
 
-def _session_run(on_step: OnStep, original: Callable[..., Any]) -> Callable[..., Any]:
+def _session_run(on_step: OnStep | Replace, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def run(session: Any, fetches: Any, feed_dict: Any = None, *arguments: Any, **options: Any) -> Any:
         if depends_on_gradient(session.graph, fetches):
@@ -248,7 +247,7 @@ def _eager_update(busy: _Busy, original: Callable[..., Any]) -> Callable[..., An
             line = calling_line()
             where = f"{line.file}:{line.line}" if line else "the script"
             raise NotCapturable(
-                f"{where}: the script trains eagerly, and there is no compiled step to predict; "
+                f"{where}: the script trains eagerly, and there is no compiled step to capture; "
                 "put the training step in a function decorated with @tf.function"
             )
         return original(optimizer, *arguments, **options)
@@ -256,7 +255,7 @@ def _eager_update(busy: _Busy, original: Callable[..., Any]) -> Callable[..., An
     return apply
 
 
-def _layer_init(sources: LayerSources, original: Callable[..., Any]) -> Callable[..., Any]:
+def layer_init(sources: LayerSources, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def init(self: Any, *arguments: Any, **options: Any) -> None:
         original(self, *arguments, **options)
@@ -273,11 +272,7 @@ def trains(graph: Any) -> bool:
     """Whether a traced function, or one it calls, computes gradients or assigns variables."""
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for function in definition.library.function for n in function.node_def)]
-    return any(_assigns(node.op) or _GRADIENT_SCOPE.search(node.name) for node in nodes)
-
-
-def _assigns(kind: str) -> bool:
-    return kind.startswith(("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "Apply"))
+    return any(assigns(node.op) or _GRADIENT_SCOPE.search(node.name) for node in nodes)
 
 
 def depends_on_gradient(graph: Any, fetches: Any) -> bool:

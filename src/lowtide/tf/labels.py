@@ -1,24 +1,20 @@
-"""Which layer, line of the user's code and phase of training an op belongs to, told from its name and trace."""
+"""Which layer and line of the user's code an op belongs to, told from its name and trace."""
 
 from __future__ import annotations
 
 import re
-import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from lowtide.program import Source
 from lowtide.tf import compat
-from lowtide.tf.graphs import CONTROL, edges
+from lowtide.tf.phases import BACKWARD_SCOPE
+from lowtide.tf.places import is_users_file
 
-_BACKWARD = re.compile(r"(^|/)(gradient_tape|gradients(_\d+)?)(/|$)")
 _SUFFIX = re.compile(r"_\d+$")
-_PACKAGE = str(Path(__file__).resolve().parents[1])
-_LIBRARIES = tuple({sysconfig.get_paths()[k] for k in ("purelib", "platlib", "stdlib")} | {_PACKAGE})
 
 
-_INSIDE_A_LAYER = frozenset({"call", "__call__", "build"})
+INSIDE_A_LAYER = frozenset({"call", "__call__", "build"})
 """In these the line itself tells more than the line that made the layer; `model.fit(...)` tells less."""
 
 
@@ -55,13 +51,13 @@ class LayerNames:
 
 def forward_name(op_name: str) -> str:
     """The scope of the forward op that a gradient op differentiates; other names as they are."""
-    scopes = list(_BACKWARD.finditer(op_name))
+    scopes = list(BACKWARD_SCOPE.finditer(op_name))
     return op_name[scopes[-1].end() :] if scopes else op_name
 
 
-def is_users_file(path: str) -> bool:
-    """Whether a code file is neither a library's nor Lowtide's."""
-    return not path.startswith(_LIBRARIES) and not path.startswith("<")
+def is_backward(op_name: str) -> bool:
+    """Whether a name is in a scope that TensorFlow gives to gradients."""
+    return BACKWARD_SCOPE.search(op_name) is not None
 
 
 class Line(NamedTuple):
@@ -91,7 +87,7 @@ class Labels:
         layer = self._layers.layer_of(op_name)
         line = self._line(op_name) or self._line(forward_name(op_name))
         made = self._layers.source_of(layer)
-        if line is None or (made is not None and line.function not in _INSIDE_A_LAYER):
+        if line is None or (made is not None and line.function not in INSIDE_A_LAYER):
             return Label(layer, made)
         return Label(layer, line.source)
 
@@ -104,33 +100,3 @@ class Labels:
         if name not in self._lines:
             self._lines[name] = user_line(compat.frames(self._ops[name]))
         return self._lines[name]
-
-
-def phases(nodes: Sequence[Any]) -> dict[str, str]:
-    """forward, backward or update for each node, given in topological order.
-
-    Backward is told by name. What follows a gradient and leads to no other gradient is the update, and so is what
-    only the update reads; a penalty on gradients follows one and leads to another, and is forward.
-    """
-    backward = {node.name for node in nodes if _BACKWARD.search(node.name)}
-    after: set[str] = set()
-    for node in nodes:
-        if any(e.node in backward or e.node in after for e in edges(node) if e.output != CONTROL):
-            after.add(node.name)
-    before: set[str] = set()
-    update: set[str] = set()
-    fed_to_update: set[str] = set()
-    read_by_others: set[str] = set()
-    for node in reversed(nodes):
-        sources = [e.node for e in edges(node) if e.output != CONTROL]
-        if node.name in backward or node.name in before:
-            before.update(sources)
-        elif node.name in after or (node.name in fed_to_update and node.name not in read_by_others):
-            update.add(node.name)
-            fed_to_update.update(sources)
-            continue
-        read_by_others.update(sources)
-    return {
-        node.name: "backward" if node.name in backward else "update" if node.name in update else "forward"
-        for node in nodes
-    }

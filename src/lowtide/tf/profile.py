@@ -26,15 +26,28 @@ class Event(NamedTuple):
 
 def memory_events(call: Callable[[], Any]) -> list[Event]:
     """Run `call` once under the profiler and return its allocations and frees in order."""
+    return profiled(call).events
+
+
+class Profile(NamedTuple):
+    """What the profiler saw: allocations and frees in order, and the seconds of each op by its name."""
+
+    events: list[Event]
+    seconds: dict[str, float]
+
+
+def profiled(call: Callable[[], Any]) -> Profile:
+    """Run `call` once under the profiler."""
     with tempfile.TemporaryDirectory(prefix="lowtide-profile-") as folder:
         tf.profiler.experimental.start(folder)
         try:
             call()
         finally:
             tf.profiler.experimental.stop()
-        files = list(Path(folder).rglob("*.xplane.pb"))
-        raw = [event for file in files for event in compat.memory_events(file.read_bytes())]
-    return [_event(name, fields) for _, name, fields in raw]
+        spaces = [file.read_bytes() for file in Path(folder).rglob("*.xplane.pb")]
+    raw = [event for space in spaces for event in compat.memory_events(space)]
+    seconds = {name: took for space in spaces for name, took in compat.op_seconds(space).items()}
+    return Profile([_event(name, fields) for _, name, fields in raw], seconds)
 
 
 def _event(name: str, fields: dict[str, Any]) -> Event:
@@ -75,8 +88,8 @@ def reset_peak() -> None:
 
 
 def chunks() -> tuple[Chunk, ...] | None:
-    """The map of the device's allocator, where it can be had."""
-    found = compat.allocator_map()
+    """The map of the device's allocator, where it can be had: logical devices of a CPU share one."""
+    found = compat.allocator_map() if compat.is_only_device() else None
     return None if found is None else tuple(Chunk(*chunk) for chunk in found)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from lowtide.ops import chosen_by_data
-from lowtide.program import ITEM_BYTES, Dim, Note, Op, Program, Value
+from lowtide.program import ITEM_BYTES, Dim, Note, Op, Program, Times, Value
 from lowtide.tf import profile
 from lowtide.tf.capture import Step
 from lowtide.tf.rewrite import as_function
@@ -67,13 +67,20 @@ def rehearse(step: Step, arguments: Sequence[Any], batch: int, choose_branches: 
     for rows in sorted({min(batch, SMALL_BATCH // 2), min(batch, SMALL_BATCH)}):
         small = [first_rows(argument, batch, rows) for argument in arguments]
         call(*small)  # the first call also makes constants
-        events = profile.memory_events(lambda small=small: call(*small))  # type: ignore[misc]  # bound per turn
+        seen = profile.profiled(lambda small=small: call(*small))  # type: ignore[misc]  # bound per turn
+        times = Times(rows, _of_ops(program, seen.seconds))
         sizes: dict[str, list[int]] = {}
-        for event in events:
+        for event in seen.events:
             if event.requested > 0:
                 sizes.setdefault(event.op, []).append(event.requested)
         heard.append(Heard(rows, sizes))
-    return _answered(program, heard, chosen_by_data(program) if choose_branches else frozenset())
+    answered = _answered(program, heard, chosen_by_data(program) if choose_branches else frozenset())
+    return replace(answered, times=times)
+
+
+def _of_ops(program: Program, seconds: Mapping[str, float]) -> dict[str, float]:
+    """Of the step itself: what ran inside a loop or a branch is in the time of that op."""
+    return {op.name: seconds[op.name] for op in program.ops if op.name in seconds and not op.bodies}
 
 
 def _calls_python(program: Program) -> bool:

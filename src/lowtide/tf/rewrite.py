@@ -13,17 +13,27 @@ import tensorflow as tf
 
 from lowtide.ops import Act, rule_of
 from lowtide.plan import Plan, copy_name
+from lowtide.plan.plan import bytes_ahead
+from lowtide.plan.room import is_all_there_is
 from lowtide.simulate import Preparation
+from lowtide.simulate.interleave import Ceiling, Loose
+from lowtide.simulate.overlap import loosened
 from lowtide.tf import compat
 from lowtide.tf.capture import Step
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import CONTROL, in_order, parse_tensor
 
+GATE = "lowtide_gate"
+"""Name of the nodes that several ops wait for together."""
 
-def ordered_graph(graph_def: GraphDef, order: Sequence[int] | None = None) -> GraphDef:
-    """A copy of `graph_def` that can only run in `order` (indices of its nodes), bodies of loops included."""
+
+def ordered_graph(graph_def: GraphDef, order: Sequence[int] | None = None, loose: Loose | None = None) -> GraphDef:
+    """A copy of `graph_def` that can only run in `order` (indices of its nodes), bodies of loops included.
+
+    With `loose`, which has the order's ops by their place in it, only as far as that says.
+    """
     nodes = range(len(graph_def.node)) if order is None else order
-    return _chained(graph_def, [(node, 0) for node in nodes])
+    return _executed(graph_def, [(node, 0) for node in nodes], loose)
 
 
 def planned_graph(graph_def: GraphDef, plan: Plan) -> GraphDef:
@@ -34,11 +44,15 @@ def planned_graph(graph_def: GraphDef, plan: Plan) -> GraphDef:
         node = plan.order[position]
         executions.append((node, runs.get(node, 0)))
         runs[node] = runs.get(node, 0) + 1
-    return _chained(graph_def, executions)
+    program, timeline = plan.program, plan.timeline
+    walled = is_all_there_is(program.chunks, plan.budget)
+    ceiling = Ceiling(plan.budget, bytes_ahead(program, timeline.batch), walled)
+    loose = loosened(program, timeline.batch, range(len(program.ops)), timeline, ceiling)
+    return _executed(graph_def, executions, loose)
 
 
-def _chained(graph_def: GraphDef, executions: Sequence[tuple[int, int]]) -> GraphDef:
-    """The nodes executed, (index, how often before), in this order and no other."""
+def _executed(graph_def: GraphDef, executions: Sequence[tuple[int, int]], loose: Loose | None) -> GraphDef:
+    """The nodes executed, (index, how often before), in this order and no other, or in the order that is left."""
     result = GraphDef()
     result.versions.CopyFrom(graph_def.versions)
     result.library.CopyFrom(graph_def.library)
@@ -50,7 +64,10 @@ def _chained(graph_def: GraphDef, executions: Sequence[tuple[int, int]]) -> Grap
         _rewire(node, latest, keep_control=not again)
         if again:
             node.name = latest[graph_def.node[index].name] = copy_name(node.name, again)
-    _chain(result.node)
+    if loose is None:
+        _chain(result.node)
+    else:
+        _hold(result, loose)
     for function in result.library.function:
         _chain(in_function_order(function))
     return result
@@ -98,6 +115,34 @@ def _chain(nodes: Sequence[Any]) -> None:
         previous = node.name
 
 
+def _hold(graph_def: GraphDef, loose: Loose) -> None:
+    """The control edges of a partial order; gates are nodes that do nothing."""
+    nodes = list(graph_def.node)
+    name = lambda n: f"^{nodes[n].name}" if n >= 0 else f"^{GATE}_{~n}"  # noqa: E731
+    for node, after in zip(nodes, loose.after, strict=True):
+        node.input.extend(map(name, after))
+    _keep_apart(nodes)
+    for number, waits in enumerate(loose.gates):
+        gate = graph_def.node.add(name=f"{GATE}_{number}", op="NoOp", device=nodes[-1].device)
+        gate.input.extend(map(name, waits))
+
+
+_BIASES, _PADS = frozenset({"BiasAdd", "BiasAddGrad"}), frozenset({"Pad", "PadV2"})
+
+
+def _keep_apart(nodes: Sequence[Any]) -> None:
+    """A control edge beside the data edge for the second of two ops that oneDNN's graph pass would merge.
+
+    It merges a convolution with its bias or padding, and the gradients of the two likewise, when both have the same
+    control edges. Merged they compute other bits, allocate otherwise, and may form a cycle with the order.
+    """
+    kinds = {node.name: node.op for node in nodes}
+    for node in nodes:
+        source = parse_tensor(node.input[0]).node if node.input else ""
+        if (node.op in _BIASES or kinds.get(source) in _PADS) and f"^{source}" not in node.input:
+            node.input.append(f"^{source}")
+
+
 _serial = itertools.count(1)
 
 
@@ -143,14 +188,19 @@ def as_function(
         with tf.control_dependencies(effects):
             return [tf.identity(result) for result in results]
 
+    types = {node.name: node.attr for node in own.node}
+    specs = [tf.TensorSpec(types[name]["shape"].shape, types[name]["dtype"].type) for name in step.arguments]
     pending = [preparation] if preparation else []
     kept: list[Any] = []
+    traced: list[Any] = []
 
     def call(*arguments: Any) -> list[Any]:
+        if not traced:  # one graph for every batch
+            traced.append(planned.get_concrete_function(*specs))
         while pending:
             kept.extend(prepare_allocator(pending.pop()))
         with compat.without_grappler():
-            return list(planned(*arguments))
+            return list(traced[0](*arguments))
 
     return call
 

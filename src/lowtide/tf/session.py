@@ -13,18 +13,19 @@ from lowtide.errors import NotCapturable
 from lowtide.program import ITEM_BYTES, Program, Resident
 from lowtide.tf import compat
 from lowtide.tf.build import Probe, build_program
-from lowtide.tf.capture import PROBE_BATCHES, versions
+from lowtide.tf.capture import versions
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import edges, in_order
 from lowtide.tf.known import Known
 from lowtide.tf.labels import Labels, LayerNames
+from lowtide.tf.lines import probe_batches
 from lowtide.tf.shapes import infer
 
 _VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 
 
-def capture_session(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Program:
-    """The Program of `session.run(fetches, feeds)`, predicted for the batch that is fed."""
+def capture_session(session: Any, fetches: Any, feeds: Mapping[Any, Any], asked: Sequence[int] = ()) -> Program:
+    """The Program of `session.run(fetches, feeds)`, at the batch that is fed and those that are asked about."""
     graph = session.graph
     fed = {graph.as_graph_element(key): np.asarray(value) for key, value in feeds.items()}
     wanted = [graph.as_graph_element(fetch) for fetch in tf.nest.flatten(fetches)]
@@ -44,7 +45,7 @@ def capture_session(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Pro
         return [Probe(size, infer(optimized, _arguments(fed, batch, size), functions)) for size in sizes]
 
     try:
-        probes = probed(_probes(fed, batch))
+        probes = probed(_probes(fed, batch, asked))
     except ValueError:  # some batch does not go through the step, such as an odd one through a split in two: no law
         probes = probed([batch])
     program = build_program(
@@ -86,10 +87,10 @@ def _pruned(graph_def: GraphDef, roots: list[str], fed: set[str]) -> GraphDef:
     return result
 
 
-def _probes(fed: Mapping[Any, Any], batch: int) -> tuple[int, ...]:
+def _probes(fed: Mapping[Any, Any], batch: int, asked: Sequence[int]) -> tuple[int, ...]:
     """Several batch sizes when every fed tensor leaves its batch open, else the one that is fed."""
     opened = [t.shape.rank is None or (t.shape.rank > 0 and t.shape[0] is None) for t, v in fed.items() if v.ndim]
-    return PROBE_BATCHES if opened and all(opened) else (batch,)
+    return probe_batches(batch, asked) if opened and all(opened) else (batch,)
 
 
 def _arguments(fed: Mapping[Any, Any], batch: int, size: int) -> dict[str, Known]:

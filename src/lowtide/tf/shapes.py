@@ -23,6 +23,7 @@ from lowtide.tf.graphs import CONTROL, Tensor, edges, in_order, parse_tensor
 from lowtide.tf.held import follow_lists
 from lowtide.tf.known import Inferred, Known
 from lowtide.tf.trips import passes_through, trip_count
+from lowtide.tf.values import computed
 
 LOOPS = frozenset({"While", "StatelessWhile"})
 BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
@@ -86,8 +87,19 @@ def _infer_flat(
             known = _read(output)
             if given is not None:
                 known = replace(given, dims=given.dims if given.dims is not None else known.dims)
+            elif known.value is None and _may_be_computed(known):
+                known = replace(known, value=_computed(node, known, tensors))
             tensors[Tensor(node.name, output.value_index)] = known
     return tensors
+
+
+def _may_be_computed(known: Known) -> bool:
+    return known.dtype in ("int32", "int64") and known.complete and known.elements <= _LARGEST_CONSTANT
+
+
+def _computed(node: Any, known: Known, tensors: Mapping[Tensor, Known]) -> Any:
+    value = computed(node, [tensors[edge].value for edge in edges(node) if edge.output != CONTROL])
+    return value if value is not None and value.shape == known.dims else None
 
 
 def _read(tensor: Any) -> Known:

@@ -17,16 +17,21 @@ import tensorflow as tf
 from lowtide.errors import BadUse, NotCapturable
 from lowtide.program import Note, Program, Source
 from lowtide.tf import compat
-from lowtide.tf.capture import PROBE_BATCHES, Step, Trace, VariableFact, capture
+from lowtide.tf.capture import Step, Trace, VariableFact, capture
 from lowtide.tf.known import Known
 from lowtide.tf.labels import LayerNames
+from lowtide.tf.lines import probe_batches
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was noticed while the script ran up to its step: which line made which layer."""
+    """What was noticed while the script ran up to its step: which line made which layer.
+
+    `batches` are those that a prediction is asked for, beside the script's own.
+    """
 
     layer_sources: Mapping[str, Source] = field(default_factory=dict)
+    batches: tuple[int, ...] = ()
 
 
 def capture_model(model: Any, data: Any, seen: Seen | None = None) -> Step:
@@ -39,7 +44,7 @@ def capture_model(model: Any, data: Any, seen: Seen | None = None) -> Step:
         compat.build_for_training(model, data)
     one_step = step_function(model)
     layers = _layer_names([model], seen)
-    return _capture_call(one_step, (data,), {}, layers, lambda: _model_variables(model, layers))
+    return _capture_call(one_step, (data,), {}, layers, lambda: _model_variables(model, layers), _asked(seen))
 
 
 def step_function(model: Any, jit_compile: bool = False) -> Any:
@@ -58,7 +63,11 @@ def capture_function(
     """The step that a tf.function is when called like this."""
     names = set(seen.layer_sources) if seen else set()
     layers = LayerNames(names, seen.layer_sources if seen else None)
-    return _capture_call(function, arguments, options, layers, dict)
+    return _capture_call(function, arguments, options, layers, dict, _asked(seen))
+
+
+def _asked(seen: Seen | None) -> tuple[int, ...]:
+    return seen.batches if seen else ()
 
 
 def as_if_compiled(program: Program) -> Program:
@@ -118,16 +127,20 @@ def _capture_call(
     options: Mapping[str, Any],
     layers: LayerNames,
     variables: Callable[[], Mapping[int, VariableFact]],
+    asked: Sequence[int],
 ) -> Step:
     batch = batch_of((arguments, options))
-    traces = _open_traces(function, arguments, options, batch) or _closed_traces(function, arguments, options, batch)
+    traces = _open_traces(function, arguments, options, batch, asked)
+    traces = traces or _closed_traces(function, arguments, options, batch)
     try:
         return capture(traces, batch or 1, layers, variables())
     except ValueError:  # some batch does not go through the step, such as an odd one through a split in two: no law
         return capture([_closed_trace(function, arguments, options, batch, batch)], batch or 1, layers, variables())
 
 
-def _open_traces(function: Any, arguments: Any, options: Any, batch: int | None) -> list[Trace]:
+def _open_traces(
+    function: Any, arguments: Any, options: Any, batch: int | None, asked: Sequence[int]
+) -> list[Trace]:
     """One trace with an open batch, examples of it at the probes; nothing when the code needs a number."""
     if batch is None:
         return []
@@ -138,7 +151,7 @@ def _open_traces(function: Any, arguments: Any, options: Any, batch: int | None)
         return []
     if not any(t.shape.rank and t.shape[0] is None for t in _argument_placeholders(concrete)):
         return []
-    return [Trace(size, concrete, _examples((arguments, options), batch, size)) for size in PROBE_BATCHES]
+    return [Trace(size, concrete, _examples((arguments, options), batch, size)) for size in probe_batches(batch, asked)]
 
 
 def _closed_traces(function: Any, arguments: Any, options: Any, batch: int | None) -> list[Trace]:

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import psutil
 
 from lowtide.errors import BadFile, BadUse, LowtideError, NotCapturable, NothingTrains
-from lowtide.program import Note, Program, save_program
+from lowtide.program import Program, save_program
 
 CAPTURED, SCRIPT_FAILED = 0, 1
 
@@ -35,7 +35,7 @@ def main(request_file: str) -> NoReturn:
         _fit(request, folder)
     os.dup2(2, 1)  # whatever the script prints, C++ included, goes to standard error
     try:
-        _run_target(request["target"], request["arguments"], folder)
+        _run_target(request["target"], request["arguments"], folder, tuple(request["batches"]))
         raise NothingTrains(
             f"{request['target']} ended without a training step: no fit or train_on_batch, no tf.function that "
             "computes gradients or assigns variables, no Session.run of a gradient"
@@ -59,7 +59,7 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
         _leave(folder, BadFile.exit_code, error=f"{path}: no such file; expected a script")
     _import_tensorflow(folder)
     from lowtide.tf import compat
-    from lowtide.tf.hooks import LayerSources, replace_first_step
+    from lowtide.tf.hooks import LayerSources, replace_steps
 
     compat.grow_allocator(request["budget"])
     sources = LayerSources()
@@ -67,7 +67,7 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
     sys.argv = [path, *request["arguments"]]
     sys.path[0] = str(Path(path).resolve().parent)
     try:
-        with replace_first_step(planning, sources):
+        with replace_steps(planning, sources):
             runpy.run_path(path, run_name="__main__")
     except LowtideError as error:
         _leave(folder, error.exit_code, error=str(error))
@@ -100,14 +100,22 @@ class _Planning:
 
         return planned_function(function, arguments, options, self._make, Seen(self._lines))
 
+    def session(self, session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> NoReturn:
+        raise BadUse(
+            "the script trains with a v1 Session, and fit plans a Keras model or a tf.function; put the step into a "
+            "tf.function, or use `lowtide predict`, which takes a Session"
+        )
+
     def _make(self, program: Program, batch: int) -> Any:
         from lowtide.plan import plan_facts
         from lowtide.plan.aside import make_plan_aside
+        from lowtide.simulate.plain import plain_range
 
         plan = make_plan_aside(program, self._budget, batch, self._seconds)
         if not self.planned:
             self.planned = True
-            (self._folder / "plan.json.partial").write_text(json.dumps(plan_facts(plan)))
+            facts = plan_facts(plan, plain_range(program, batch))
+            (self._folder / "plan.json.partial").write_text(json.dumps(facts))
             (self._folder / "plan.json.partial").rename(self._folder / "plan.json")
             while not (self._folder / "go").exists():  # the command shows the plan before training starts
                 time.sleep(0.01)
@@ -131,36 +139,36 @@ def _import_tensorflow(folder: Path) -> None:
         os.close(shown)
 
 
-def _run_target(target: str, arguments: Sequence[str], folder: Path) -> None:
+def _run_target(target: str, arguments: Sequence[str], folder: Path, asked: tuple[int, ...]) -> None:
     path, _, factory = target.partition(":")
     if not Path(path).is_file():
         raise BadFile(f"{path}: no such file; expected a script, module.py:factory, or a saved .keras model")
     _import_tensorflow(folder)
     if path.endswith(".keras"):
-        _capture_saved(path, folder)
+        _capture_saved(path, folder, asked)
     elif factory:
-        _capture_factory(path, factory, folder)
+        _capture_factory(path, factory, folder, asked)
     else:
-        _capture_script(path, arguments, folder)
+        _capture_script(path, arguments, folder, asked)
 
 
-def _capture_script(path: str, arguments: Sequence[str], folder: Path) -> None:
+def _capture_script(path: str, arguments: Sequence[str], folder: Path, asked: tuple[int, ...]) -> None:
     from lowtide.tf.hooks import LayerSources, stop_at_first_step
 
     sources = LayerSources()
     sys.argv = [path, *arguments]
     sys.path[0] = str(Path(path).resolve().parent)
-    with stop_at_first_step(_Capture(folder, sources.lines), sources):
+    with stop_at_first_step(_Capture(folder, sources.lines, asked), sources):
         runpy.run_path(path, run_name="__main__")
 
 
-def _capture_factory(path: str, name: str, folder: Path) -> None:
+def _capture_factory(path: str, name: str, folder: Path, asked: tuple[int, ...]) -> None:
     from lowtide.tf.hooks import LayerSources, stop_at_first_step
     from lowtide.tf.trace import example_batch
 
     sources = LayerSources()
     sys.path[0] = str(Path(path).resolve().parent)
-    capture = _Capture(folder, sources.lines)
+    capture = _Capture(folder, sources.lines, asked)
     with stop_at_first_step(capture, sources):
         found = runpy.run_path(path, run_name="lowtide_target")
         make = found.get(name)
@@ -171,7 +179,7 @@ def _capture_factory(path: str, name: str, folder: Path) -> None:
     capture.model(model, example_batch(model, 32))
 
 
-def _capture_saved(path: str, folder: Path) -> None:
+def _capture_saved(path: str, folder: Path, asked: tuple[int, ...]) -> None:
     import keras
 
     from lowtide.tf.trace import example_batch
@@ -180,13 +188,17 @@ def _capture_saved(path: str, folder: Path) -> None:
         model = keras.saving.load_model(path)
     except (ValueError, OSError) as error:
         raise BadFile(f"{path}: not a Keras model that loads here ({str(error).splitlines()[0]})") from None
-    _Capture(folder, {}).model(model, example_batch(model, 32))
+    _Capture(folder, {}, asked).model(model, example_batch(model, 32))
 
 
 class _Capture:
-    """What to do at the first training step: capture it, write it down, end the process."""
+    """What to do at the first training step: capture it, write it down, end the process.
 
-    def __init__(self, folder: Path, lines: Mapping[str, Any]) -> None:
+    `asked` are the batches that the prediction is for, where they are not the script's own.
+    """
+
+    def __init__(self, folder: Path, lines: Mapping[str, Any], asked: tuple[int, ...]) -> None:
+        self._asked = asked
         self._folder = folder
         self._dumps = folder / "xla"
         self._lines = lines
@@ -204,13 +216,12 @@ class _Capture:
             self._session(session, fetches, feeds)
 
     def _model(self, model: Any, data: Any) -> NoReturn:
-        from lowtide.tf.trace import Seen, capture_model, step_function
+        from lowtide.tf.trace import Seen, as_if_compiled, capture_model, step_function
         from lowtide.tf.xla import as_compiled
 
-        program = _settled(capture_model(model, data, Seen(self._lines)), data)
+        program = _settled(capture_model(model, data, Seen(self._lines, self._asked)), data)
         if model.run_eagerly:
-            eager = Note("run_eagerly=True", "assumed", 0, "the script runs its step op by op; this is it compiled")
-            program = replace(program, notes=(eager, *program.notes))
+            program = as_if_compiled(program)
         elif model.jit_compile:
             program = as_compiled(program, step_function(model, jit_compile=True), (data,), {}, self._dumps)
         self._write(program, "xla" if model.jit_compile else "")
@@ -220,21 +231,28 @@ class _Capture:
         from lowtide.tf.trace import Seen, capture_function
         from lowtide.tf.xla import as_compiled
 
-        program = _settled(capture_function(function, arguments, options, Seen(self._lines)), (arguments, options))
+        step = capture_function(function, arguments, options, Seen(self._lines, self._asked))
+        program = _settled(step, (arguments, options))
         compiled = compat.is_compiled_by_xla(function)
         if compiled:
             program = as_compiled(program, function, arguments, options, self._dumps)
         self._write(program, "xla" if compiled else "")
 
     def _session(self, session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> NoReturn:
+        from lowtide.tf.rehearse import needs_rehearsal, unanswered
         from lowtide.tf.session import capture_session
 
-        self._write(capture_session(session, fetches, feeds), "")
+        program = capture_session(session, fetches, feeds, self._asked)
+        if needs_rehearsal(program):
+            why = "a v1 graph is not rehearsed: a loop counts as one trip, an open shape as nothing"
+            program = unanswered(program, why)
+        self._write(program, "")
 
     def _write(self, program: Program, compiler: str) -> NoReturn:
         from lowtide.tf import profile
 
-        save_program(replace(program, chunks=profile.chunks()), self._folder / "program.lowtide")
+        chunks = program.chunks or profile.chunks()
+        save_program(replace(program, chunks=chunks), self._folder / "program.lowtide")
         _leave(self._folder, CAPTURED, compiler=compiler)
 
 
@@ -253,14 +271,16 @@ def _our_failure() -> Iterator[NoReturn]:
 
 
 def _settled(step: Any, data: Any) -> Program:
-    """The step's Program, rehearsed where something about it could not be computed."""
+    """The step's Program with the allocator's map, rehearsed where something about it could not be computed."""
+    from lowtide.tf import profile
     from lowtide.tf.rehearse import needs_rehearsal, rehearse
     from lowtide.tf.trace import batch_of, flat_tensors
 
-    program: Program = step.program
-    if not needs_rehearsal(program):
+    program: Program = replace(step.program, chunks=profile.chunks())  # as it is before the rehearsal
+    if not needs_rehearsal(program, choose_branches=True):
         return program
-    return rehearse(step, flat_tensors(data), batch_of(data) or 1)
+    chunks = program.chunks
+    return replace(rehearse(step, flat_tensors(data), batch_of(data) or 1, choose_branches=True), chunks=chunks)
 
 
 def _print_script_traceback() -> None:

@@ -23,11 +23,20 @@ _TEMPORARY = re.compile(r"^allocation \d+: size (\d+), (?:preallocated-temp|thre
 
 
 def as_compiled(
-    program: Program, function: Any, arguments: Sequence[Any], options: Mapping[str, Any], folder: Path
+    program: Program,
+    function: Any,
+    arguments: Sequence[Any],
+    options: Mapping[str, Any],
+    folder: Path,
+    law: bool = True,
 ) -> Program:
-    """The Program of the same step compiled by XLA: compiled here at two batch sizes, which give the law."""
+    """The Program of the same step compiled by XLA: compiled here at two batch sizes, which give the law.
+
+    `law`: whether `function` takes another batch than this one.
+    """
     batch = batch_of((arguments, options))
-    sizes = [program.batch, 2 * program.batch] if batch is not None and program.scales else [program.batch]
+    several = law and batch is not None and program.scales
+    sizes = [program.batch, 2 * program.batch] if several else [program.batch]
     temporaries = {size: _temporary_bytes(function, arguments, options, batch, size, folder) for size in sizes}
     return _one_op_program(program, temporaries)
 

@@ -1,0 +1,196 @@
+"""What TensorFlow adds to a watched run: hooks for steps, traces, tapes and pipelines, joined."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from lowtide.record import Site
+from lowtide.tf import compat, compat_watch, residents
+from lowtide.tf.census import made_so_far, take_census
+from lowtide.tf.device import DeviceCounter
+from lowtide.tf.hooks import LayerSources, Patch, layer_init
+from lowtide.tf.labels import LayerNames
+from lowtide.tf.nodes import KnownGraphs
+from lowtide.tf.pipelines import Pipelines
+from lowtide.tf.places import Births, calling_line
+from lowtide.tf.steps import Steps
+from lowtide.tf.switches import switches
+from lowtide.tf.tapes import Tapes
+from lowtide.tf.tracers import traced_lines
+from lowtide.tf.traces import Traces
+from lowtide.tf.unseen import Unseen, session_variables
+from lowtide.tf.watch import Watch
+from lowtide.tf.windows import Windows
+
+_BORN = (compat.FUNCTION_CLASS, compat_watch.NEW_VARIABLE_CLASS, compat.OPTIMIZER_CLASS, keras.Model)
+GROWN, CENSUS_SHARE = 1.04, 0.03
+"""A census is repeated when RSS is this many times what it was at the last, and takes this part of the time at most."""
+GROWN_MUCH, CENSUS_PAUSE = 1.12, 4
+"""After so much growth it need not wait that long, only some times what it took: there cannot be many of these."""
+
+
+class Counted(NamedTuple):
+    """When a census may be taken again, at the soonest, and RSS at the last."""
+
+    again_at: float
+    soonest_at: float
+    rss: int
+
+
+class Attachment:
+    """TensorFlow as a watched run sees it."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.device_counter = DeviceCounter()
+        self.births = Births()
+        self.graphs = KnownGraphs()
+        self.sources = LayerSources()
+        self.windows = Windows(watch, self)
+        self.steps = Steps(watch, self.device_counter, self.windows)
+        self.traces = Traces(watch, self.graphs, self.steps)
+        self.steps.on_session_graph = self.traces.session_graph
+        self.pipelines = Pipelines(watch, self.births)
+        self.tapes = Tapes(watch)
+        self._counted: Counted | None = None
+        self._patches = contextlib.ExitStack()
+        self._older_layers = {thing.name for thing in gc.get_objects() if isinstance(thing, keras.Layer)}
+
+    def install(self) -> None:
+        for owner, name, make in self._all_patches():
+            self._patches.enter_context(compat.replaced(owner, name, make))
+        self._watch.writer.fact("versions", {"tensorflow": tf.__version__, "keras": keras.__version__})
+        self._watch.writer.fact("devices", [self._device()])
+
+    def uninstall(self) -> None:
+        self._patches.close()
+
+    def _all_patches(self) -> tuple[Patch, ...]:
+        return (
+            *self.steps.patches(),
+            *self.pipelines.patches(),
+            *self.tapes.patches(),
+            (compat_watch.TRACING, compat_watch.CREATE_TRACE, self.traces.patch),
+            (compat_watch.CONTEXT_CLASS, "get_memory_info", self.device_counter.answering),
+            (compat_watch.CONTEXT_CLASS, "reset_memory_stats", self.device_counter.resetting),
+            (compat_watch.PROFILER, "ProfilerSession", self.windows.giving_way),
+            (keras.Layer, "__init__", lambda original: layer_init(self.sources, original)),
+            *((kind, "__init__", self._born) for kind in _BORN),
+        )
+
+    def _born(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Remember the line that made it."""
+
+        @functools.wraps(original)
+        def init(thing: Any, *arguments: Any, **options: Any) -> None:
+            line = calling_line()
+            if line is not None:
+                self.births.note(thing, line)
+            original(thing, *arguments, **options)
+
+        init.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]  # Keras reads it
+        return init
+
+    def _device(self) -> tuple[str, str, int | None]:
+        kind = "cpu"
+        if "GPU" in self.device_counter.name:
+            kind = os.environ.get("TF_GPU_ALLOCATOR", "bfc")
+        elif self.device_counter.counts:
+            kind = "bfc"
+        limit = os.environ.get("TF_CPU_BFC_MEM_LIMIT_IN_MB", "")
+        return self.device_counter.name, kind, int(limit) << 20 if limit.isdigit() and kind == "bfc" else None
+
+    def device(self) -> tuple[int, int, int | None] | None:
+        return self.device_counter.read("sample")
+
+    def slow(self, now: float) -> dict[str, Any]:
+        stages = self.pipelines.stages()
+        self._watch.writer.add(stages)
+        data = sum(stage.buffered_bytes for stage in stages)
+        self.tapes.record()
+        tensors = residents.count_tensors()
+        return {
+            "traces": self.traces.count,
+            "graph_bytes": self.traces.graph_bytes,
+            "data_bytes": data,
+            "tapes": self.tapes.alive(),
+            "eager_tensors": tensors.number,
+            "eager_bytes": tensors.bytes,
+        }
+
+    def host_parts(self, found: dict[str, Any]) -> dict[str, int]:
+        data = int(found.get("data_bytes") or 0)
+        parts = {"tf.data": data, "graphs": self.traces.graph_bytes}
+        stats = self.device_counter.read("split") if "CPU" in self.device_counter.name else None
+        if stats is not None:
+            parts["tf.data"] = min(data, stats.in_use)
+            parts["device in use"] = stats.in_use - parts["tf.data"]
+            parts["device reserve"] = max(0, (stats.reserved or stats.in_use) - stats.in_use)
+        return parts
+
+    def layers(self) -> LayerNames:
+        return LayerNames({*self.sources.lines, *self._older_layers}, self.sources.lines)
+
+    def unseen(self) -> Unseen:
+        """What names the chunks that neither variables nor live tensors account for."""
+        constants = [
+            (c.bytes, residents.Known(Site(c.op, "Const", "", c.source, "", "graph"), "constants", c.shape, c.dtype))
+            for c in self.graphs.constants()
+        ]
+        variables = session_variables(self.traces.session_graphs(), self.births)
+        return Unseen(variables, constants, self.pipelines.element_sizes(), self.windows.survivors)
+
+    def census_if_grown(self) -> None:
+        """Another census when the process has grown since the last, and its cost has been earned again."""
+        last = self._counted
+        if last is None:
+            return
+        now, grown = self._watch.now, self._watch.rss() / last.rss
+        if (now > last.again_at and grown > GROWN) or (now > last.soonest_at and grown > GROWN_MUCH):
+            self._watch.attempt("a census", self.census)
+
+    def census(self) -> None:
+        """Who is alive now, and who holds them."""
+        began = self._watch.now
+        with self.steps.within(), self._watch.quiet():
+            chunks = self.device_counter.chunks() or []
+            rows = take_census(self.births, chunks, self._watch.now, self._watch.step)
+        for row in rows:
+            self._watch.keep(row.made)
+            self._watch.keep(row.held_at)
+        self._watch.writer.add(rows)
+        self._watch.writer.add(traced_lines(self._watch.now, self._watch.step))
+        made = made_so_far(self.births, self.sources.lines.values())
+        self._watch.writer.fact("made", made)
+        self._watch.writer.fact("switches", switches())
+        for one in made:
+            self._watch.keep(one.source)
+        now = self._watch.now
+        took = now - began
+        self._counted = Counted(now + took / CENSUS_SHARE, now + CENSUS_PAUSE * took, self._watch.rss())
+
+    def finish(self) -> None:
+        self.windows.finish()
+        self.tapes.record()
+        self._watch.attempt("a census", self.census)
+        self.steps.finish()
+        self.uninstall()
+
+
+def attach(watch: Watch) -> Attachment:
+    """Hook into the TensorFlow that has just been imported."""
+    attachment = Attachment(watch)
+    attachment.install()
+    watch.attached = attachment
+    return attachment
+
+

@@ -1,0 +1,75 @@
+"""Which steps are recorded in full. Imports no TensorFlow.
+
+The first call of each thing that the run calls; a few after warm-up; and the one after a step that went higher than any
+that was recorded in full. So the peak of the run is caught, not just that of a chosen window: what reaches a new high
+once by being new is a first call, and what reaches it again and again is caught the next time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from lowtide.record import STEP_KINDS
+
+FIRST, WARM, HIGH = "first call", "after warm-up", "new high"
+WARM_UP = 2
+"""Calls before those that count as warmed up: the first traces, the second may still move buffers."""
+MOST_FIRST, MOST_HIGH = 8, 12
+"""Full records for these two reasons in a run, at most."""
+RECENT = 6
+"""Steps that say what the run is doing now: of several kinds that take turns, the highest ranked is its step."""
+
+
+class Choice:
+    """Is told of every step as it begins and ends."""
+
+    def __init__(self, detail_steps: int) -> None:
+        self._detail_steps = detail_steps
+        self._calls: dict[object, int] = {}
+        self._warm: dict[object, int] = {}
+        self._recent: deque[int] = deque(maxlen=RECENT)
+        self._wanted: set[object] = set()
+        self._highest = 0
+        self._firsts = self._highs = 0
+
+    def begins(self, kind: str, key: object, free: bool = True, one_call: bool = True) -> str:
+        """The reason to record this call in full, or "".
+
+        `free`: no other record is being made. `one_call`: the call is the whole step, not just the end of one.
+        """
+        count = self._calls[key] = self._calls.get(key, 0) + 1
+        if not free:
+            return ""
+        if count == 1 and kind != "next" and self._firsts < MOST_FIRST:
+            self._firsts += 1
+            return FIRST
+        return self._reason(kind, key, count) if one_call else ""
+
+    def follows(self, kind: str, key: object) -> str:
+        """The same for the step that begins where this one has ended."""
+        return self._reason(kind, key, self._calls.get(key, 0) + 1)
+
+    def _reason(self, kind: str, key: object, count: int) -> str:
+        if key in self._wanted:
+            self._wanted.discard(key)
+            self._highs += 1
+            return HIGH
+        rank = STEP_KINDS.index(kind)
+        done = self._warm.get(key, 0)
+        if count > WARM_UP and done < self._detail_steps and rank <= min(self._recent, default=rank):
+            self._warm[key] = done + 1
+            return WARM
+        return ""
+
+    def ended(self, kind: str, key: object, peak: int | None, in_full: int | None) -> None:
+        """A step ended with this peak; `in_full` is the peak of its full record, when there is one."""
+        self._recent.append(STEP_KINDS.index(kind))
+        if in_full is not None:
+            self._highest = max(self._highest, in_full)
+        elif peak is not None and self._is_high(peak):
+            self._wanted.add(key)
+
+    def _is_high(self, peak: int) -> bool:
+        """By enough, and by more the more there were: a leak makes every step a new high."""
+        over = 1.01 if self._highs < MOST_HIGH // 2 else 1.1
+        return self._highs < MOST_HIGH and peak > self._highest * over

@@ -1,0 +1,69 @@
+"""Lines of the user's code, and the lines where things were made. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import weakref
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from lowtide.program import Source
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_LIBRARIES = tuple({sysconfig.get_paths()[k] for k in ("purelib", "platlib", "stdlib")} | {_PACKAGE})
+
+
+@cache
+def is_users_file(path: str) -> bool:
+    """Whether a code file is neither a library's nor Lowtide's, nor what autograph made of the user's."""
+    return not path.startswith((*_LIBRARIES, "<")) and not Path(path).name.startswith("__autograph_generated_file")
+
+
+def calling_line() -> Source | None:
+    """The innermost line of the user's own code on the stack."""
+    return line_of(sys._getframe(1))
+
+
+def line_of(frame: FrameType | None) -> Source | None:
+    while frame is not None:
+        if is_users_file(frame.f_code.co_filename):
+            return Source(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+class Births:
+    """Where things were made, for as long as they live. Keyed by identity: tensors and variables have no hash."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, tuple[weakref.ref[Any], Any]] = {}
+        self._forms: dict[Any, Any] = {}
+        self.made: Counter[tuple[type, Source]] = Counter()
+        """How many of each class each line has made, dead ones too."""
+
+    def note(self, thing: Any, line: Any) -> None:
+        key = id(thing)
+        if isinstance(line, Source):
+            self.made[type(thing), line] += 1
+        try:
+            self._lines[key] = (weakref.ref(thing, lambda _: self._lines.pop(key, None)), line)
+        except TypeError:
+            return  # it cannot be watched: its line stays unknown
+
+    def of(self, thing: Any) -> Any:
+        found = self._lines.get(id(thing))
+        return found[1] if found is not None and found[0]() is thing else None
+
+    def stand_for(self, form: Any, line: Any) -> None:
+        """Things of this form whose making was not seen are taken to be from this line."""
+        self._forms[form] = line
+
+    def like(self, form: Any) -> Any:
+        return self._forms.get(form)
+
+    def alive(self) -> list[tuple[Any, Any]]:
+        return [(thing, line) for ref, line in list(self._lines.values()) if (thing := ref()) is not None]

@@ -1,0 +1,146 @@
+"""What lies where on the device between steps, as far as Python can ask: variables and the script's tensors."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from lowtide.program import Source
+from lowtide.record import Site
+from lowtide.tf import compat, compat_watch
+from lowtide.tf.labels import LayerNames
+from lowtide.tf.places import Births
+
+
+class Known(NamedTuple):
+    """What a chunk holds. `mode` of the site is "eager" or "graph"."""
+
+    site: Site
+    category: str
+    shape: str = ""
+    dtype: str = ""
+
+
+class Living(NamedTuple):
+    """What one look at every live Python object found."""
+
+    tensors: list[Any]
+    variables: list[Any]
+    keras_variables: list[Any]
+    optimizers: list[Any]
+    v1_optimizers: list[Any]
+
+
+def living() -> Living:
+    """Every live eager tensor, variable and optimizer."""
+    found = Living([], [], [], [], [])
+    wanted = (
+        (compat_watch.EAGER_TENSOR_CLASS, found.tensors),
+        (compat_watch.VARIABLE_CLASS, found.variables),
+        (keras.Variable, found.keras_variables),
+        (compat.OPTIMIZER_CLASS, found.optimizers),
+        (compat_watch.V1_OPTIMIZER_CLASS, found.v1_optimizers),
+    )
+    lists: dict[type, list[Any] | None] = {}
+    for thing in gc.get_objects():
+        kind = type(thing)
+        if kind not in lists:
+            lists[kind] = next((into for parent, into in wanted if issubclass(kind, parent)), None)
+        into = lists[kind]
+        if into is not None:
+            into.append(thing)
+    return found
+
+
+class Tensors(NamedTuple):
+    number: int
+    bytes: int
+
+
+def count_tensors() -> Tensors:
+    """How many eager tensors are alive, and their bytes, views counted whole."""
+    wanted = compat_watch.EAGER_TENSOR_CLASS
+    objects = gc.get_objects()
+    kinds = list(map(type, objects))
+    found = [thing for kind, thing in zip(kinds, objects, strict=True) if kind is wanted]
+    return Tensors(len(found), sum(int(t.shape.num_elements() or 0) * t.dtype.size for t in found))
+
+
+def addresses(alive: Living, births: Births, layers: LayerNames) -> dict[int, Known]:
+    """Where each live variable and eager tensor has its buffer, and what it is."""
+    found: dict[int, Known] = {}
+    for tensor in alive.tensors:
+        address = _buffer(tensor)
+        if address is not None:
+            found[address] = _tensor(tensor, site_of(tensor, births))
+    slots = _optimizer_variables(alive)
+    names = {id(compat_watch.value_of(variable)): variable for variable in alive.keras_variables}
+    for variable in alive.variables:
+        address = _variable_address(variable)
+        if address is not None:
+            found[address] = _variable(variable, names.get(id(variable)), id(variable) in slots, births, layers)
+    return found
+
+
+def _buffer(tensor: Any) -> int | None:
+    """Where the tensor's own buffer begins; a view of another's is found by the chunk that it lies in."""
+    if tensor.dtype in (tf.resource, tf.variant, tf.string):
+        return None
+    return compat.address_of(tensor)
+
+
+def _variable_address(variable: Any) -> int | None:
+    """None for a variable of a v1 graph: to ask for it would add ops to the graph."""
+    handle = compat_watch.eager_handle(variable) if tf.executing_eagerly() else None
+    return None if handle is None else compat.address_of(handle)
+
+
+def _optimizer_variables(alive: Living) -> set[int]:
+    slots = {id(compat_watch.value_of(v)) for optimizer in alive.optimizers for v in getattr(optimizer, "variables", ())}
+    for optimizer in alive.v1_optimizers:
+        slots.update(id(variable) for variable in optimizer.variables())
+    return slots
+
+
+def site_of(tensor: Any, births: Births) -> Site | None:
+    """Where a tensor was made: seen in a detailed step, or as the latest of its shape and type that was."""
+    site: Site | None = births.of(tensor)
+    if site is None and tensor.shape.rank:
+        site = births.like(_form(tensor))
+    return site
+
+
+def _form(tensor: Any) -> tuple[Any, ...]:
+    return (*tensor.shape, tensor.dtype)
+
+
+def remember_forms(alive: Living, births: Births) -> None:
+    """What outlived a detailed step stands for the others of its shape and type, whose making was not seen."""
+    for tensor in alive.tensors:
+        site = births.of(tensor)
+        if site is not None and tensor.shape.rank:
+            births.stand_for(_form(tensor), site)
+
+
+def _tensor(tensor: Any, site: Site | None) -> Known:
+    kind = site.kind if site else ""
+    category = "inputs" if site is None or _brings_data(kind) else "activations"
+    made = site or Site("eager tensor", "", "", None, "", "eager")
+    return Known(made, category, str(tuple(tensor.shape)), tensor.dtype.name)
+
+
+def _brings_data(kind: str) -> bool:
+    return kind in ("", "_EagerConst", "Const") or kind.startswith(("Iterator", "Read", "Random", "StatelessRandom"))
+
+
+def _variable(variable: Any, owner: Any, slot: bool, births: Births, layers: LayerNames) -> Known:
+    name = owner.path if owner is not None else variable.name.partition(":")[0]
+    layer = layers.layer_of(f"{name}") if not slot else ""
+    source: Source | None = births.of(variable)
+    made = (layers.source_of(layer) if layer else None) or source
+    category = "optimizer state" if slot else "parameters"
+    shape = str(tuple(variable.shape)) if variable.shape.rank is not None else ""
+    return Known(Site(name, "Variable", layer, made, "", "eager"), category, shape, variable.dtype.name)

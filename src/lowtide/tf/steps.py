@@ -1,0 +1,262 @@
+"""Step boundaries, by cheap hooks: what the run calls again and again, from outside.
+
+Only outermost calls count: what happens inside a step of `fit` is that step's. Some steps are one call (`fit`, a
+tf.function, `Session.run`); eager ones have no call of their own, and go from the end of one update, gradient, model
+call or `next` to the end of the following one.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import keras
+import tensorflow as tf
+
+from lowtide.record import STEP_KINDS, Step
+from lowtide.tf import compat, compat_watch
+from lowtide.tf.device import DeviceCounter
+from lowtide.tf.hooks import Patch, depends_on_gradient
+from lowtide.tf.places import calling_line
+from lowtide.tf.watch import Watch
+
+ONE_CALL = frozenset({"fit", "function", "session", "evaluate", "predict", "run"})
+"""Kinds whose step is a call, begin to end."""
+MANY, SHORT = 2000, 0.02
+"""After so many steps of a kind, those shorter than this are put together, so that a long run's record stays small."""
+
+
+class OnStep(Protocol):
+    """What wants to know of steps: detailed ones are decided and recorded there."""
+
+    def begins(self, kind: str, key: object) -> None: ...
+
+    def ends(self, kind: str, key: object, number: int | None, peak: int | None) -> bool:
+        """Whether this step was recorded in detail."""
+
+
+class _Inside(threading.local):
+    depth = 0
+    phase = "forward"
+    calling = 0
+
+
+class Steps:
+    """The hooks, and the steps they have seen."""
+
+    def __init__(self, watch: Watch, device: DeviceCounter, on_step: OnStep) -> None:
+        self._watch, self._device, self._on_step = watch, device, on_step
+        self._inside = _Inside()
+        self._counts = dict.fromkeys(STEP_KINDS, 0)
+        self._waiting: dict[str, Step] = {}
+        self._ended: dict[str, float] = {}
+        self._trains: set[int] = set()
+        self.called: set[int] = set()
+        """Identities of what was called since the last detailed step began, for their graphs."""
+        self.on_session_graph: Callable[[Any], None] = lambda graph: None
+
+    @property
+    def phase(self) -> str:
+        """forward, backward or update: what eager code of this thread is doing."""
+        return self._inside.phase
+
+    def patches(self) -> tuple[Patch, ...]:
+        trainer = compat_watch.TRAINER_CLASS
+        return (
+            (trainer, "make_train_function", functools.partial(self._keras, "fit", "train_function")),
+            (trainer, "make_test_function", functools.partial(self._keras, "evaluate", "test_function")),
+            (trainer, "make_predict_function", functools.partial(self._keras, "predict", "predict_function")),
+            (compat.FUNCTION_CLASS, "__call__", self._function),
+            (compat.SESSION_CLASS, "run", self._session),
+            (compat.OPTIMIZER_CLASS, "apply", functools.partial(self._eager, "update", "update")),
+            (compat_watch.TAPE_CLASS, "gradient", functools.partial(self._eager, "gradient", "backward")),
+            (compat_watch.TAPE_CLASS, "jacobian", functools.partial(self._eager, "gradient", "backward")),
+            (compat_watch.ITERATOR_CLASS, "__next__", functools.partial(self._eager, "next", "forward")),
+            (keras.Layer, "__call__", functools.partial(self._eager, "call", "forward")),
+        )
+
+    @property
+    def calling(self) -> int:
+        """The identity of what the script has called and is still running; 0 when nothing."""
+        return self._inside.calling
+
+    def note_trace(self, trains: bool) -> None:
+        """A graph was made by what is running: whether it trains."""
+        if trains and self._inside.calling:
+            self._trains.add(self._inside.calling)
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """Ours, or part of something larger: no steps in here."""
+        self._inside.depth += 1
+        try:
+            yield
+        finally:
+            self._inside.depth -= 1
+
+    @contextmanager
+    def _called(self, key: object) -> Iterator[None]:
+        inside = self._inside
+        inside.depth += 1
+        if isinstance(key, int):
+            inside.calling = key
+            self.called.add(key)
+        try:
+            yield
+        finally:
+            inside.depth -= 1
+            inside.calling = 0
+
+    def _counts_now(self) -> bool:
+        return not self._inside.depth and self._watch.alive
+
+    def _keras(self, kind: str, attribute: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def make(model: Any, *arguments: Any, **options: Any) -> Any:
+            before = getattr(model, attribute, None)
+            result = original(model, *arguments, **options)
+            made = getattr(model, attribute)
+            if made is not before and made is not None:
+                setattr(model, attribute, self._keras_step(kind, model, made))
+                result = getattr(model, attribute) if result is made else result
+            return result
+
+        return make
+
+    def _keras_step(self, kind: str, model: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+        owner = weakref.ref(model)
+
+        @functools.wraps(function)
+        def step(*arguments: Any, **options: Any) -> Any:
+            if not self._counts_now():
+                return function(*arguments, **options)
+            model = owner()
+            repeats = int(model.steps_per_execution or 1) if model is not None and kind == "fit" else 1
+            name = model.name if model is not None else ""
+            return self._step(kind, name, id(function), repeats, function, arguments, options)
+
+        return step
+
+    def _function(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(function: Any, *arguments: Any, **options: Any) -> Any:
+            if not self._counts_now() or not tf.executing_eagerly():
+                return original(function, *arguments, **options)
+            key = id(function)
+            kind = "function" if key in self._trains else "call"
+            name = getattr(function, "__name__", "function")
+            return self._step(kind, name, key, 1, original, (function, *arguments), options)
+
+        return call
+
+    def _session(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        kinds: dict[tuple[int, str], str] = {}
+
+        @functools.wraps(original)
+        def run(session: Any, fetches: Any, *arguments: Any, **options: Any) -> Any:
+            if not self._counts_now():
+                return original(session, fetches, *arguments, **options)
+            key = (id(session), str(fetches)[:500])
+            if key not in kinds:
+                trains = self._watch.attempt("a session", lambda: depends_on_gradient(session.graph, fetches))
+                kinds[key] = "session" if trains else "run"
+            self.called.add(id(session.graph))
+            self._watch.attempt("a session's graph", lambda: self.on_session_graph(session.graph))
+            return self._step(kinds[key], "Session.run", key, 1, original, (session, fetches, *arguments), options)
+
+        return run
+
+    def _eager(self, kind: str, phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(owner: Any, *arguments: Any, **options: Any) -> Any:
+            inside = self._inside
+            if kind == "call" and (inside.depth or _is_symbolic(arguments)):
+                return original(owner, *arguments, **options)
+            if not self._watch.alive or not tf.executing_eagerly():
+                return original(owner, *arguments, **options)
+            outer, inside.phase = inside.phase, phase if phase != "forward" else inside.phase
+            if inside.depth:
+                try:
+                    return original(owner, *arguments, **options)
+                finally:
+                    inside.phase = outer
+            try:
+                name = getattr(owner, "name", None) or type(owner).__name__
+                return self._step(kind, str(name), kind, 1, original, (owner, *arguments), options)
+            finally:
+                inside.phase = outer
+
+        return call
+
+    def _step(
+        self, kind: str, name: str, key: object, repeats: int, original: Callable[..., Any], arguments: Any,
+        options: Any,
+    ) -> Any:  # fmt: skip
+        start = self._watch.now
+        self._on_step.begins(kind, key)
+        with self._called(key):
+            try:
+                result = original(*arguments, **options)
+            except (StopIteration, tf.errors.OutOfRangeError):
+                self._on_step.ends(kind, key, None, None)
+                raise
+            except BaseException:
+                self._end(kind, name, key, start, repeats)
+                raise
+            if kind == "call" and key in self._trains:
+                kind = "function"  # its first call has shown what it does
+            self._end(kind, name, key, start, repeats)
+            return result
+
+    def _end(self, kind: str, name: str, key: object, start: float, repeats: int) -> None:
+        watch = self._watch
+        stats = self._device.read("step")
+        source = calling_line()
+        if kind not in ONE_CALL:
+            start = max(self._ended.get(kind, start), 0.0)
+        now = watch.now
+        self._ended[kind] = now
+        self._counts[kind] += repeats
+        in_use, peak = (stats.in_use, stats.peak) if stats else (None, None)
+        step = Step(kind, name, source, start, now, in_use, peak, watch.rss(), False, repeats)
+        number = watch.steps  # the number it will have
+        detailed = self._on_step.ends(kind, key, number, peak)
+        self._record(step._replace(detailed=detailed))
+
+    def _record(self, step: Step) -> None:
+        """Write the step, or put it together with those before it that were as short."""
+        before = self._waiting.pop(step.kind, None)
+        if before is not None:
+            step = _together(before, step)
+        short = self._counts[step.kind] > MANY and step.stop - step.start < SHORT
+        if short and not step.detailed:
+            self._waiting[step.kind] = step
+        else:
+            self._watch.add_step(step)
+
+    def finish(self) -> None:
+        for step in self._waiting.values():
+            self._watch.add_step(step)
+        self._waiting.clear()
+
+
+def _is_symbolic(arguments: Any) -> bool:
+    """Whether a layer is called to build a model, not to compute."""
+    while isinstance(arguments, list | tuple | dict) and arguments:
+        arguments = next(iter(arguments.values() if isinstance(arguments, dict) else arguments))
+    return isinstance(arguments, keras.KerasTensor)
+
+
+def _together(a: Step, b: Step) -> Step:
+    peaks = [peak for peak in (a.device_peak_bytes, b.device_peak_bytes) if peak is not None]
+    return b._replace(
+        start=a.start, device_peak_bytes=max(peaks, default=None), repeats=a.repeats + b.repeats,
+    )  # fmt: skip
+
+
+
+

@@ -1,0 +1,179 @@
+"""The parent of `lowtide run`: starts the watched child, samples it from outside, and outlives whatever ends it.
+
+Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from lowtide.errors import BadFile
+from lowtide.record import Outcome, Run, Sample, Writer, create_recording, finish_recording, load_recording
+from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, oom_kills, this_machine
+from lowtide.record.types import OUTSIDE
+from lowtide.tf.tracers import check_tracer
+
+INTERVAL = 0.1
+FLUSH_SECONDS = 0.5
+SCARCE = 0.03
+"""A process killed when less than this part of the machine's memory was available died of it, we say."""
+
+MEMORY_VARIABLES = ("TF_", "XLA_", "MALLOC_", "CUDA_", "LD_PRELOAD", "KERAS_BACKEND", "OMP_", "PYTHONMALLOC")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to run: a script, or a module as after `python -m`."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    module: bool = False
+
+
+def run_target(
+    target: Target, out: Path, detail_steps: int, host: str, on_sample: Callable[[Sample], None] | None = None
+) -> int:
+    """Run the target watched; the recording is in `out`. Returns the script's exit code, 1 when a signal ended it."""
+    if not target.module and not Path(target.name).is_file():
+        raise BadFile(f"{target.name}: no such file; expected a script")
+    check_tracer(host)
+    began = time.time()
+    environment = child_environment()
+    create_recording(out, _run(target, began, host, environment))
+    with tempfile.TemporaryDirectory(prefix="lowtide-") as folder:
+        request = {
+            "target": target.name, "arguments": list(target.arguments), "module": target.module,
+            "recording": str(out.resolve()), "began": began, "detail_steps": detail_steps, "host": host,
+        }  # fmt: skip
+        file = Path(folder) / "request.json"
+        file.write_text(json.dumps(request))
+        kills = oom_kills()
+        child = subprocess.Popen([sys.executable, "-m", "lowtide.tf.watched", str(file)], env=environment)
+        writer = Writer(out)
+        last = _follow(child, writer, began, on_sample)
+        code = child.wait()
+    _conclude(out, writer, code, time.time() - began, last, kills)
+    return code if code >= 0 else 1
+
+
+def child_environment() -> dict[str, str]:
+    """The user's own environment; where there is no GPU, the CPU on the allocator that counts."""
+    environment = dict(os.environ)
+    if not has_gpu():
+        environment.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "1")
+        if "TF_CPU_BFC_MEM_LIMIT_IN_MB" not in environment:
+            # Its own limit is 64 GiB; the plain run has none but the machine's.
+            environment["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(max(64 << 10, this_machine().memory_bytes >> 20))
+    return environment
+
+
+def has_gpu() -> bool:
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "-1":
+        return False
+    return Path("/dev/nvidia0").exists() or Path("/dev/kfd").exists()
+
+
+def _run(target: Target, began: float, host: str, environment: dict[str, str]) -> Run:
+    relevant = {k: v for k, v in sorted(environment.items()) if k.startswith(MEMORY_VARIABLES)}
+    versions = {"lowtide": version("lowtide"), "python": platform.python_version()}
+    script = f"-m {target.name}" if target.module else target.name
+    return Run(script, target.arguments, str(Path.cwd()), began, this_machine(), versions, host, relevant)
+
+
+def _follow(
+    child: subprocess.Popen[bytes], writer: Writer, began: float, on_sample: Callable[[Sample], None] | None
+) -> Sample | None:
+    """Sample the child from outside until it ends; Ctrl-C is the child's affair."""
+    last: Sample | None = None
+    with contextlib.suppress(OSError):
+        memory = ProcessMemory(child.pid)
+        flushed = began
+        while child.poll() is None:
+            try:
+                last = _sample(memory, began)
+                writer.add([last])
+                if time.time() - flushed > FLUSH_SECONDS:
+                    writer.flush()
+                    flushed = time.time()
+                if on_sample is not None:
+                    on_sample(last)
+                child.wait(INTERVAL)
+            except subprocess.TimeoutExpired:
+                continue
+            except KeyboardInterrupt:
+                child.send_signal(signal.SIGINT)
+        memory.close()
+    return last
+
+
+def _sample(memory: ProcessMemory, began: float) -> Sample:
+    resident = memory.resident()
+    return Sample(
+        time.time() - began, OUTSIDE, rss_bytes=resident.rss, swap_bytes=resident.swap,
+        available_bytes=available_bytes(), cgroup_bytes=cgroup_bytes(),
+    )  # fmt: skip
+
+
+def _conclude(
+    out: Path, writer: Writer, code: int, seconds: float, last: Sample | None, kills: int | None
+) -> None:
+    """Write how it ended: the child's own word, where it could still say it and it fits the exit code."""
+    writer.flush()
+    said = load_recording(out).outcome
+    if code < 0:
+        outcome = _signalled(said, -code, seconds, last, kills)
+    elif said.how == "unknown":
+        outcome = Outcome("exit" if code else "done", seconds, code)
+    else:
+        outcome = replace(said, seconds=seconds, exit_code=code)
+    writer.outcome(outcome)
+    writer.close()
+    finish_recording(out)
+
+
+def _signalled(said: Outcome, number: int, seconds: float, last: Sample | None, kills: int | None) -> Outcome:
+    name = signal.Signals(number).name
+    why = ""
+    if name == "SIGKILL":
+        why = _why_killed(last, kills)
+    elif said.out_of_memory:
+        why = "it had run out of memory before"
+    return replace(
+        said, how="signal", seconds=seconds, exit_code=None, signal=name,
+        out_of_memory=bool(why) or said.out_of_memory, why=why,
+    )  # fmt: skip
+
+
+def _why_killed(last: Sample | None, kills: int | None) -> str:
+    now = oom_kills()
+    if kills is not None and now is not None and now > kills:
+        return "the kernel killed a process of this control group for want of memory"
+    if last is None or last.available_bytes is None:
+        return ""
+    machine = this_machine()
+    limit = machine.cgroup_limit_bytes
+    if last.available_bytes < SCARCE * machine.memory_bytes:
+        return "next to no memory was available when it was killed"
+    if limit and last.cgroup_bytes and last.cgroup_bytes > (1 - SCARCE) * limit:
+        return "its control group was at its limit when it was killed"
+    return ""
+
+
+def new_recording(target: Target) -> Path:
+    """Where the recording goes when nobody says: beside where one works, named after the script."""
+    name = target.name.rpartition(".")[2] if target.module else Path(target.name).stem
+    return Path(f"{name}.lowtide.db")
+
+

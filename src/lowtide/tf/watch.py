@@ -1,0 +1,202 @@
+"""Watches a run from inside: a clock, a thread that samples, and what hooks report. Imports no TensorFlow.
+
+A script that never touches TensorFlow is watched too. When TensorFlow has been imported, `lowtide.tf.attach` adds what
+only it can tell: steps, device bytes, detailed steps, traces, pipelines. Nothing here may disturb the script: what
+cannot be recorded becomes a note.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from lowtide.program import Source
+from lowtide.record import HOST_PARTS, HostSplit, Sample, Step, Writer
+from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, fitted, heap_reader
+from lowtide.record.types import INSIDE
+from lowtide.tf.places import line_of
+from lowtide.tf.tracers import traced_bytes, traced_lines
+
+FASTEST, SLOWEST, SAMPLES = 0.05, 2.0, 2000
+"""Seconds between samples, first and in a long run; in between, the run's time so far divided by the last."""
+FLUSH_SECONDS = 0.25
+SLOW_SECONDS = 1.0
+SLOW_SHARE = 0.005
+"""Slow readings may take this part of the run's time."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `lowtide run` was asked for."""
+
+    detail_steps: int = 2
+    host: str = "off"
+
+
+class Attached(Protocol):
+    """What TensorFlow adds to the samples."""
+
+    def device(self) -> tuple[int, int, int | None] | None:
+        """In use, the most since the last call, reserved."""
+
+    def slow(self, now: float) -> dict[str, Any]:
+        """Fields of a Sample that cost more to know."""
+
+    def host_parts(self, found: dict[str, Any]) -> dict[str, int]:
+        """Parts of RSS, by their names in `HOST_PARTS`, that only TensorFlow knows of."""
+
+    def finish(self) -> None:
+        """The last things to record, when the script is over."""
+
+
+class Watch:
+    """One run being watched."""
+
+    def __init__(self, writer: Writer, began: float, options: Options) -> None:
+        self.writer, self.options = writer, options
+        self._began = began
+        self._pid = os.getpid()
+        self._memory = ProcessMemory()
+        self._heap = heap_reader()
+        self._main = threading.main_thread().ident
+        self._over = threading.Event()
+        self._files: set[str] = set()
+        self.attached: Attached | None = None
+        self.paused = 0
+        self.steps = 0
+        self._slow_at, self._flushed = 0.0, 0.0
+        self._thread = threading.Thread(target=self._loop, name="lowtide", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def now(self) -> float:
+        return time.time() - self._began
+
+    def at(self, nanoseconds: int) -> float:
+        """Nanoseconds since 1970 as seconds of the run."""
+        return nanoseconds / 1e9 - self._began
+
+    @property
+    def alive(self) -> bool:
+        """False in a fork of the watched process."""
+        return os.getpid() == self._pid and not self._over.is_set()
+
+    def rss(self) -> int:
+        return self._memory.rss()
+
+    def resident(self) -> Any:
+        return self._memory.resident()
+
+    def heap(self) -> Any:
+        return self._heap() if self._heap else None
+
+    @property
+    def step(self) -> int | None:
+        return self.steps - 1 if self.steps else None
+
+    def add_step(self, step: Step) -> int:
+        """Record a step; its number."""
+        self.writer.add([step])
+        self.keep(step.source)
+        self.steps += 1
+        return self.steps - 1
+
+    def keep(self, source: Source | None) -> None:
+        """Keep the text of a file that something points into."""
+        if source is not None and source.file not in self._files:
+            self._files.add(source.file)
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                self.writer.source(source.file, Path(source.file).read_text())
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """No slow readings inside: a detailed step is on."""
+        self.paused += 1
+        try:
+            yield
+        finally:
+            self.paused -= 1
+
+    def attempt(self, what: str, action: Callable[[], Any]) -> Any:
+        """`action()`; what goes wrong is Lowtide's, and a note, never the script's."""
+        try:
+            return action()
+        except Exception as error:
+            if os.environ.get("LOWTIDE_DEBUG"):
+                raise
+            self.writer.note(f"{what} could not be recorded ({type(error).__name__}: {str(error)[:200]})")
+            return None
+
+    def _loop(self) -> None:
+        while not self._over.wait(min(SLOWEST, max(FASTEST, self.now / SAMPLES))):
+            self.attempt("a sample", self.sample)
+            if self.now - self._flushed > FLUSH_SECONDS:
+                self.writer.flush()
+                self._flushed = self.now
+
+    def sample(self) -> None:
+        """Take a sample now."""
+        found: dict[str, Any] = {"rss_bytes": self.rss(), "source": self._line()}
+        device = self.attached.device() if self.attached else None
+        if device is not None:
+            found.update(zip(("device_bytes", "device_peak_bytes", "reserved_bytes"), device, strict=True))
+        now = self.now
+        if now >= self._slow_at and not self.paused:
+            before = time.perf_counter()
+            found.update(self._slow(now))
+            self._slow_at = now + max(SLOW_SECONDS, (time.perf_counter() - before) / SLOW_SHARE)
+        self.writer.add([Sample(now, INSIDE, self.step, **found)])
+
+    def _slow(self, now: float) -> dict[str, Any]:
+        heap = self.heap()
+        found: dict[str, Any] = {
+            "available_bytes": available_bytes(),
+            "swap_bytes": self.resident().swap,
+            "cgroup_bytes": cgroup_bytes(),
+            "heap_bytes": heap.live if heap else None,
+            "heap_free_bytes": heap.free if heap else None,
+        }
+        if self.attached is not None:
+            found.update(self.attached.slow(now))
+        found["python_bytes"] = traced_bytes()
+        self.writer.add([self._split(now, found, heap.free if heap else 0)])
+        return found
+
+    def _split(self, now: float, found: dict[str, Any], free: int) -> HostSplit:
+        """What RSS is made of now."""
+        resident = self.resident()
+        parts = dict.fromkeys(HOST_PARTS, 0)
+        parts.update(self.attached.host_parts(found) if self.attached else {})
+        parts.update({"python": found["python_bytes"] or 0, "libraries": resident.files, "malloc free": free})
+        return HostSplit(now, self.step, resident.rss, fitted(parts, resident.rss))
+
+    def _line(self) -> Source | None:
+        """The user's line that the main thread is on."""
+        frame = sys._current_frames().get(self._main or 0)
+        line = line_of(frame)
+        self.keep(line)
+        return line
+
+    def finish(self) -> None:
+        """Record the end. Called once, when the script is over and what it made is still there."""
+        if not self.alive:
+            return
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+        if self.attached is not None:
+            self.attempt("the end of the run", self.attached.finish)
+        self._slow_at = 0.0
+        self.attempt("a sample", self.sample)
+        if self.attached is None:
+            self.attempt("Python's lines", lambda: self.writer.add(traced_lines(self.now, self.step)))
+        self.writer.close()

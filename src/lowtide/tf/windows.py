@@ -1,0 +1,138 @@
+"""Windows: stretches of the run recorded in full, from opening the profiler to the Detail that is written."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lowtide.tf import compat_watch, residents
+from lowtide.tf.choice import WARM, Choice
+from lowtide.tf.detail import Begun, EagerOps, Frame, Naming, make_detail
+from lowtide.tf.places import calling_line
+from lowtide.tf.residents import Known
+from lowtide.tf.steps import ONE_CALL
+from lowtide.tf.watch import Watch
+
+if TYPE_CHECKING:
+    from lowtide.tf.attach import Attachment
+
+
+class Windows:
+    """Records in full the steps that were chosen."""
+
+    def __init__(self, watch: Watch, owner: Attachment) -> None:
+        self._watch, self._owner = watch, owner
+        self._choice = Choice(watch.options.detail_steps)
+        self._open: Window | None = None
+        self._counted = False
+        self.survivors: dict[int, tuple[int, Known]] = {}
+        """By address, what outlived the latest window: its requested bytes and what it is."""
+
+    def begins(self, kind: str, key: object) -> None:
+        reason = self._choice.begins(kind, key, self._open is None, kind in ONE_CALL)
+        if reason:
+            self._begin(reason, key)
+
+    def ends(self, kind: str, key: object, number: int | None, peak: int | None) -> bool:
+        detail = None
+        window = self._open
+        if window is not None and window.key == key:
+            self._open = None
+            detail = self._watch.attempt("a detailed step", lambda: window.close(number))
+        if number is None:
+            return False
+        self._choice.ended(kind, key, peak, detail.peak_bytes if detail else None)
+        if detail is not None and detail.reason == WARM and not self._counted:
+            self._counted = True
+            self._watch.attempt("a census", self._owner.census)
+        elif detail is None:
+            self._owner.census_if_grown()
+        if self._open is None and kind not in ONE_CALL:
+            # Eager steps go from one end to the next: the window for the coming one opens now.
+            reason = self._choice.follows(kind, key)
+            if reason:
+                self._begin(reason, key)
+        return detail is not None
+
+    def _begin(self, reason: str, key: object) -> None:
+        window = Window(self._watch, self._owner, reason, key)
+        with self._owner.steps.within():
+            if self._watch.attempt("a detailed step", window.open):
+                self._open = window
+
+    def whole(self) -> None:
+        """Begin a window that `finish` ends, whatever steps there are in between."""
+        self._begin("asked for", object())
+
+    def giving_way(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The script wants the profiler for itself: there is one, and it is the script's."""
+
+        def session(*arguments: Any) -> Any:
+            self.finish()
+            if (line := calling_line()) is not None:
+                self._owner.births.made[compat_watch.PROFILER_SESSION_CLASS, line] += 1
+            return original(*arguments)
+
+        return session
+
+    def finish(self) -> None:
+        if self._open is not None:
+            window, self._open = self._open, None
+            self._watch.attempt("a detailed step", lambda: window.close(self._watch.step or 0))
+
+
+class Window:
+    """A stretch of the run recorded in full."""
+
+    def __init__(self, watch: Watch, owner: Attachment, reason: str, key: object) -> None:
+        self._watch, self._owner, self._reason, self.key = watch, owner, reason, key
+        self._stack = contextlib.ExitStack()
+        self._session: Any = None
+
+    def open(self) -> bool:
+        owner = self._owner
+        if owner.device_counter.chunks() is None:
+            return False
+        self._stack.enter_context(self._watch.quiet())
+        owner.steps.called.clear()
+        known = residents.addresses(residents.living(), owner.births, owner.layers())
+        unseen = owner.unseen()
+        self._session = compat_watch.start_profile()
+        if self._session is None:
+            self._stack.close()
+            self._watch.writer.note("no detailed steps: the script runs TensorFlow's profiler itself")
+            return False
+        self._start = self._watch.now
+        before = time.time_ns()
+        chunks = owner.device_counter.chunks() or []
+        self._begun = Begun(chunks, known, unseen, before, time.time_ns())
+        self._eager = EagerOps(owner.births, owner.layers(), lambda: owner.steps.phase)
+        self._stack.enter_context(compat_watch.every_op(self._eager))
+        return True
+
+    def close(self, number: int | None) -> Any:
+        """The Detail, or None when the call it was for turned out to be none."""
+        owner = self._owner
+        self._stack.close()
+        raw = compat_watch.stop_profile(self._session)
+        stop = self._watch.now
+        if number is None:
+            return None
+        with owner.steps.within(), self._watch.quiet():
+            alive = residents.living()
+            residents.remember_forms(alive, owner.births)
+            after = residents.addresses(alive, owner.births, owner.layers())
+            finder = owner.graphs.finder(owner.steps.called, owner.layers())
+            stats = owner.device_counter.read("detail")
+            frame = Frame(number, self._reason, self._start, stop, stats.reserved if stats else None)
+            events = compat_watch.profile_events(raw)
+            naming = Naming(finder, self._eager.seen, after)
+            detail, survivors = make_detail(frame, self._begun, events, naming, self._watch.at)
+            owner.graphs.let_go()
+        owner.windows.survivors = survivors
+        for site in detail.sites:
+            self._watch.keep(site.source)
+        self._watch.writer.add_detail(detail)
+        return detail

@@ -1,0 +1,215 @@
+"""Every fact of `lowtide.tf.compat_watch`, checked on the TensorFlow and Keras that are installed."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from lowtide.tf import compat_watch
+from tests.tf.children import run_script
+
+pytestmark = pytest.mark.tensorflow
+
+ALLOCATOR = """
+    import json, time
+    import tensorflow as tf
+    from lowtide.tf import compat_watch
+
+    started = compat_watch.devices_have_started()
+    held = tf.ones((1000, 1000))
+    allocator = compat_watch.cpu_allocator()
+    stats, chunks = allocator.stats(), allocator.chunks()
+    told = tf.config.experimental.get_memory_info("CPU:0")
+    big = tf.zeros((2000, 2000))
+    del big
+    high = allocator.stats().peak
+    allocator.clear()
+    before = time.time_ns()
+    profile = compat_watch.start_profile()
+    second = compat_watch.start_profile() is None
+    made = tf.fill((500, 500), 2.0)
+    address = int(made.numpy().__array_interface__["data"][0])
+    del made
+    events = compat_watch.profile_events(compat_watch.stop_profile(profile))
+    print(json.dumps({
+        "started": started,
+        "in_use": stats.in_use, "reserved": stats.reserved, "told": told,
+        "used": sum(c.size for c in chunks if c.in_use), "all": sum(c.size for c in chunks),
+        "requested": [c.requested for c in chunks if c.in_use],
+        "high": high, "cleared": allocator.stats().peak, "second": second,
+        "fill": [e._asdict() for e in events if e.requested == 1_000_000],
+        "last": events[-1].in_use, "now": allocator.stats().in_use,
+        "times": [before, events[0].when, events[-1].when, time.time_ns()],
+    }))
+"""
+
+
+@pytest.fixture(scope="module")
+def answer() -> Any:
+    return run_script(ALLOCATOR)
+
+
+def test_cpu_allocator(answer: Any) -> None:
+    """Its numbers are those that TensorFlow gives itself, and the map has every byte."""
+    assert answer["in_use"] == answer["used"] == answer["told"]["current"]
+    assert answer["reserved"] == answer["all"]
+    assert 4_000_000 in answer["requested"]
+    assert answer["high"] >= answer["in_use"] + 16_000_000
+    assert answer["cleared"] < answer["high"]
+
+
+def test_start_profile(answer: Any) -> None:
+    assert answer["second"]
+
+
+def test_stop_profile(answer: Any) -> None:
+    assert answer["fill"]
+
+
+def test_profile_events(answer: Any) -> None:
+    """An allocation and its free, by the op, at one address, in real time, with the allocator's own count."""
+    made, freed = answer["fill"]
+    assert (made["frees"], freed["frees"]) == (False, True)
+    assert made["address"] == freed["address"]
+    assert made["op"] == "Fill"
+    assert made["chunk"] >= made["requested"]
+    assert made["chunk"] <= made["in_use"] - freed["in_use"] <= made["chunk"] + 1024  # and a scalar in between
+    assert answer["last"] == answer["now"]
+    assert answer["times"] == sorted(answer["times"])
+
+
+def test_devices_have_started(answer: Any) -> None:
+    tf.ones([1])
+    assert compat_watch.devices_have_started()
+    assert not answer["started"]
+
+
+def test_every_op() -> None:
+    seen = []
+    double = tf.function(lambda x: tf.tanh(x) * 2)
+    x = tf.ones([3])
+    double(x)
+    with compat_watch.every_op(lambda kind, outputs, eager: seen.append((kind, len(outputs), eager))):
+        y = tf.exp(x)
+        double(y)
+    tf.exp(x)
+    assert ("Exp", 1, True) in seen
+    assert sum(kind == "Exp" for kind, _, _ in seen) == 1
+    assert double.experimental_get_tracing_count() == 1  # watching does not have it traced again
+
+
+def calls_of(owner: Any, name: str, action: Any) -> int:
+    """How often `owner.name` is called while `action` runs."""
+    calls = []
+    original = getattr(owner, name)
+
+    def counting(*arguments: Any, **options: Any) -> Any:
+        calls.append(name)
+        return original(*arguments, **options)
+
+    setattr(owner, name, counting)
+    try:
+        action()
+    finally:
+        setattr(owner, name, original)
+    return len(calls)
+
+
+def test_classes_are_those_that_tensorflow_calls() -> None:
+    data = tf.data.Dataset.range(3)
+    x = tf.Variable([1.0, 2.0])
+
+    def gradient() -> None:
+        with tf.GradientTape() as tape:
+            y = x * x
+        tape.gradient(y, x)
+
+    traced = tf.function(lambda x: x + 1)
+    assert calls_of(compat_watch.ITERATOR_CLASS, "__next__", lambda: list(data)) == 4
+    assert calls_of(compat_watch.DATASET_CLASS, "__init__", lambda: data.map(lambda x: x).batch(2)) >= 2
+    assert calls_of(compat_watch.TAPE_CLASS, "gradient", gradient) == 1
+    assert calls_of(compat_watch.TRACING, compat_watch.CREATE_TRACE, lambda: (traced(1.0), traced(2.0))) == 2
+    assert calls_of(compat_watch.NEW_VARIABLE_CLASS, "__init__", lambda: tf.Variable(1.0)) == 1
+    assert calls_of(compat_watch.NEW_VARIABLE_CLASS, "__init__", lambda: x.assign_add([1.0, 1.0])) == 0
+    assert issubclass(compat_watch.NEW_VARIABLE_CLASS, compat_watch.VARIABLE_CLASS)
+    assert calls_of(compat_watch.CONTEXT_CLASS, "get_memory_info", memory_info) == 1
+    assert isinstance(traced.get_concrete_function(1.0).graph, compat_watch.FUNC_GRAPH_CLASS)
+    assert issubclass(compat_watch.FUNC_GRAPH_CLASS, compat_watch.GRAPH_CLASS)
+    assert any(thing is x for thing in gc.get_objects() if isinstance(thing, compat_watch.VARIABLE_CLASS))
+
+
+def memory_info() -> None:
+    try:
+        tf.config.experimental.get_memory_info("CPU:0")
+    except ValueError:
+        return  # a CPU that does not count
+
+
+def test_eager_tensors_are_listed_by_the_garbage_collector() -> None:
+    x = tf.ones([7])
+    assert type(x) is compat_watch.EAGER_TENSOR_CLASS
+    assert any(thing is x for thing in gc.get_objects())
+
+
+def test_a_trainer_makes_a_function_for_each_kind_of_step() -> None:
+    model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    for name in ("train", "test", "predict"):
+        assert callable(getattr(compat_watch.TRAINER_CLASS, f"make_{name}_function"))
+        getattr(model, f"make_{name}_function")()
+        assert callable(getattr(model, f"{name}_function"))
+
+
+def test_the_profiler_is_made_where_it_can_be_seen() -> None:
+    def profile() -> None:
+        tf.profiler.experimental.start("")
+        tf.profiler.experimental.stop(save=False)
+
+    assert calls_of(compat_watch.PROFILER, "ProfilerSession", profile) == 1
+
+
+def test_dataset_of() -> None:
+    data = tf.data.Dataset.range(3)
+    assert compat_watch.dataset_of(iter(data)) is not None
+    assert compat_watch.dataset_of(object()) is None
+
+
+def test_stages_before() -> None:
+    first = tf.data.Dataset.range(3)
+    assert compat_watch.stages_before(first.batch(2)) == [first]
+    assert compat_watch.stages_before(first) == []
+
+
+def test_is_recording() -> None:
+    with tf.GradientTape() as tape:
+        assert compat_watch.is_recording(tape)
+    assert not compat_watch.is_recording(tape)
+
+
+def test_value_of() -> None:
+    variable = keras.Variable([1.0, 2.0])
+    assert isinstance(compat_watch.value_of(variable), compat_watch.VARIABLE_CLASS)
+
+
+def test_eager_handle() -> None:
+    assert compat_watch.eager_handle(tf.Variable(1.0)) is not None
+    with tf.Graph().as_default():
+        assert compat_watch.eager_handle(tf.compat.v1.get_variable("v", [2], use_resource=True)) is None
+
+
+def test_every_function_of_compat_watch_has_a_test_that_bears_its_name() -> None:
+    here = sys.modules[__name__]
+    functions = {
+        name
+        for name, value in inspect.getmembers(compat_watch, inspect.isfunction)
+        if value.__module__ == compat_watch.__name__ and not name.startswith("_")
+    }
+    assert functions
+    missing = [name for name in functions if not any(test.startswith(f"test_{name}") for test in dir(here))]
+    assert not missing

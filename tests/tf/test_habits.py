@@ -1,0 +1,162 @@
+"""Memory where people already are: a with block, a Keras callback, pytest, a notebook."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowtide.record import load_recording
+from lowtide.record.views import by_category
+from lowtide.tf.child import CONTROLLED
+from tests.tf.children import run_script
+
+pytestmark = pytest.mark.tensorflow
+
+MEASURE = """
+    import json
+    import lowtide
+    import tensorflow as tf
+
+    w = tf.Variable(tf.random.normal((256, 256)))
+    x = tf.random.normal((1024, 256))
+
+    @tf.function
+    def step(x):
+        return tf.reduce_sum(tf.tanh(x @ w))
+
+    step(x)
+    tf.config.experimental.reset_memory_stats("CPU:0")
+    with lowtide.measure() as m:
+        step(x)
+        kept = tf.ones((1024, 1024))
+    told = tf.config.experimental.get_memory_info("CPU:0")
+    try:
+        with lowtide.measure() as failed:
+            raise KeyError("mine")
+    except KeyError:
+        pass
+    try:
+        with lowtide.measure():
+            with lowtide.measure():
+                pass
+    except lowtide.LowtideError as error:
+        nested = str(error)
+    print(json.dumps({
+        "peak": m.peak, "told": told["current"], "by_category": m.by_category, "host": m.host_peak,
+        "timeline": [m.timeline.chunk_peak, len(m.timeline.buffers)], "table": str(m),
+        "failed": failed.recording.outcome.exception, "nested": nested,
+    }))
+"""
+
+
+def test_a_block_is_measured_to_the_byte() -> None:
+    answer = run_script(MEASURE)
+    assert answer["peak"] == sum(answer["by_category"].values()) == answer["timeline"][0]
+    assert answer["peak"] >= answer["told"] >= 4 << 20
+    assert answer["by_category"]["parameters"] >= 256 * 256 * 4
+    assert answer["host"] > 100 << 20
+    assert "device peak" in answer["table"]
+    assert answer["failed"] == "KeyError"
+    assert "inside another" in answer["nested"]
+
+
+CALLBACK = """
+    import json, sys
+    import keras
+    import numpy as np
+    import lowtide.keras
+
+    model = keras.Sequential([keras.Input([64]), keras.layers.Dense(512), keras.layers.Dense(10)])
+    model.compile("adam", "mse")
+    x, y = np.ones([320, 64], "float32"), np.ones([320, 10], "float32")
+    watching = lowtide.keras.MemoryCallback(recording=sys.argv[1] + "/run.db", log_dir=sys.argv[1] + "/logs")
+    history = model.fit(x, y, batch_size=32, epochs=2, verbose=2, callbacks=[watching]).history
+    seen = []
+    count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(dict(logs)))
+    stopping = lowtide.keras.MemoryCallback(stop_above="100 KiB")
+    model.fit(x, y, batch_size=32, epochs=5, verbose=0, callbacks=[stopping, count])
+    print(json.dumps({"history": history, "seen": seen, "stopped": stopping.stopped_at}))
+"""
+
+
+def test_the_callback_logs_records_and_stops(tmp_path: Path) -> None:
+    answer = run_script(CALLBACK, str(tmp_path))
+    history, seen = answer["history"], answer["seen"]
+    names = {"host_mib", "device_mib", "device_peak_mib"}
+    assert names <= set(history)
+    assert all(len(history[name]) == 2 for name in names)
+    assert history["device_peak_mib"][-1] > history["device_mib"][-1] > 0.4  # weights and Adam's slots
+    assert len(seen) == 1  # one batch, and no more
+    assert names <= set(seen[0])
+    assert answer["stopped"] > 100 << 10
+    recording = load_recording(tmp_path / "run.db")
+    assert [step.kind for step in recording.steps] == ["fit"] * 20
+    assert recording.details
+    assert all(sum(by_category(d).values()) == d.peak_bytes for d in recording.details)
+    (events,) = (tmp_path / "logs").iterdir()
+    assert b"memory/device_peak_bytes" in events.read_bytes()
+
+
+TESTS = """
+    import pytest
+    import tensorflow as tf
+
+    kept = []
+
+    @pytest.mark.peak_memory("1 MiB")
+    def test_small():
+        tf.ones((100, 100))
+
+    @pytest.mark.peak_memory("1 MiB")
+    def test_large():
+        tf.ones((1024, 1024))  # large
+
+    @pytest.mark.no_leak(steps=5)
+    def test_tidy():
+        tf.ones((256, 256))
+
+    @pytest.mark.no_leak(steps=5)
+    def test_leaks():
+        kept.append(tf.ones((256, 256)))  # leak
+"""
+
+
+def test_pytest_fails_with_limit_measure_and_lines(tmp_path: Path) -> None:
+    file = tmp_path / "test_memory.py"
+    file.write_text(textwrap.dedent(TESTS))
+    lines = file.read_text().splitlines()
+    large, leak = (next(n for n, text in enumerate(lines, 1) if mark in text) for mark in ("# large", "# leak"))
+    command = [sys.executable, "-m", "pytest", "-p", "lowtide.pytest_plugin", "-p", "no:cacheprovider", "--lowtide"]
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {**os.environ, **quiet, **CONTROLLED}
+    options = ["-W", "ignore", "--strict-markers", "--rootdir", str(tmp_path), str(file)]
+    done = subprocess.run(
+        [*command, *options], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    said = done.stdout
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "2 failed, 2 passed" in said
+    assert "peak memory: limit 1.00 MiB, measured 4.00 MiB" in said
+    assert f"test_memory.py:{large}" in said
+    assert "memory leak: limit 4.00 KiB a step, measured 256.0 KiB a step on the device, over 5 steps" in said
+    assert f"test_memory.py:{leak}" in said
+    assert "tests that need most memory" in said
+
+
+def test_a_notebook_cell_is_measured_and_drawn() -> None:
+    interactive = pytest.importorskip("IPython.core.interactiveshell")
+    shell: Any = interactive.InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "lowtide.jupyter")
+    shown = shell.run_cell_magic("lowtide", "", "import tensorflow as tf\nheld = tf.ones((10, 10))")
+    assert "held" in shell.user_ns
+    assert "host peak" in shown._repr_html_()
+    assert "host peak" in repr(shown)
+    with pytest.raises(ZeroDivisionError):
+        shell.run_cell_magic("lowtide", "", "1 / 0")
+    interactive.InteractiveShell.clear_instance()

@@ -1,0 +1,383 @@
+"""`lowtide run` on real scripts and the real allocator: every way to run TensorFlow, and every way to end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import textwrap
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from lowtide.record import Detail, Recording, load_recording
+from lowtide.record.views import by_category, by_layer, device_peak, growth, host_peak, main_kind, main_steps
+from tests.tf.children import lowtide
+
+pytestmark = pytest.mark.tensorflow
+
+
+class Ran(NamedTuple):
+    done: subprocess.CompletedProcess[str]
+    recording: Recording
+    script: Path
+
+    def line(self, code: str) -> int:
+        """The number of the one line of the script that has this in it."""
+        (found,) = [n for n, text in enumerate(self.script.read_text().splitlines(), 1) if code in text]
+        return found
+
+    def said(self) -> Any:
+        """The JSON that the script printed last."""
+        return json.loads(self.done.stdout.splitlines()[-1])
+
+
+def run(folder: Path, script: str, *arguments: str, options: tuple[str, ...] = ()) -> Ran:
+    path = folder / "train.py"
+    path.write_text(textwrap.dedent(script))
+    out = folder / "run.db"
+    done = lowtide("run", "--out", str(out), *options, str(path), *arguments, cwd=folder)
+    assert out.exists(), done.stderr
+    return Ran(done, load_recording(out), path)
+
+
+def check_sums(recording: Recording) -> None:
+    """What every detailed step must keep: its parts are the whole, to the byte, and no more than the run's peak."""
+    assert recording.details
+    peak = device_peak(recording)
+    assert peak is not None
+    for detail in recording.details:
+        assert sum(by_category(detail).values()) == detail.peak_bytes <= peak.bytes
+        assert sum(by_category(detail, 0).values()) == detail.begin_bytes
+        assert sum(by_category(detail, len(detail.times) - 1).values()) == detail.end_bytes
+        assert all(a.chunk_bytes >= a.requested_bytes for a in detail.allocations)
+        assert by_category(detail)["other"] <= 0.1 * detail.peak_bytes + 64 * 1024
+
+
+def requested(detail: Detail, category: str) -> int:
+    """Bytes alive at the peak as they were asked for: chunks are larger by what the allocator happens to have."""
+    return sum(a.requested_bytes for a in detail.at_peak if a.category == category)
+
+
+def details_of(recording: Recording, kind: str, reason: str) -> list[Detail]:
+    return [d for d in recording.details if recording.steps[d.step].kind == kind and d.reason == reason]
+
+
+# --- custom loops: compiled, eager, inference ---
+
+LOOPS = """
+    import json
+    import tensorflow as tf
+
+    weights = [tf.Variable(tf.random.normal((256, 256)), name=f"w{i}") for i in range(3)]
+    x = tf.random.normal((512, 256))
+    kept = []
+
+    def loss_of(x):
+        for w in weights:
+            x = tf.tanh(x @ w)  # forward
+        return tf.reduce_mean(x * x)
+
+    @tf.function
+    def compiled(x):
+        with tf.GradientTape() as tape:
+            loss = loss_of(x)
+        for v, g in zip(weights, tape.gradient(loss, weights)):
+            v.assign_sub(0.01 * g)
+        return loss
+
+    def eager(x):
+        with tf.GradientTape() as tape:  # eager tape
+            loss = loss_of(x)
+        for v, g in zip(weights, tape.gradient(loss, weights)):
+            v.assign_sub(0.01 * g)
+        kept.append(tf.ones((1024, 1024)))  # leak
+        return loss
+
+    peaks = []
+    for _ in range(8):
+        tf.config.experimental.reset_memory_stats("CPU:0")
+        compiled(x)
+        peaks.append(tf.config.experimental.get_memory_info("CPU:0")["peak"])
+    for _ in range(8):
+        eager(x)
+    infer = tf.function(lambda x: loss_of(x))
+    for _ in range(3):
+        infer(x)
+    print(json.dumps(peaks))
+"""
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    ran = run(tmp_path_factory.mktemp("loops"), LOOPS)
+    assert ran.done.returncode == 0, ran.done.stderr
+    return ran
+
+
+def test_compiled_eager_and_inference_steps_are_told_apart(loops: Ran) -> None:
+    kinds = [step.kind for step in loops.recording.steps]
+    assert kinds.count("function") == 8
+    assert kinds.count("gradient") == 8
+    assert kinds.count("call") == 3
+    assert main_kind(loops.recording) == "function"
+    assert loops.recording.outcome.how == "done"
+    assert loops.recording.notes == ()
+
+
+def test_what_a_detailed_step_is_made_of_sums_to_what_the_allocator_says(loops: Ran) -> None:
+    check_sums(loops.recording)
+
+
+def test_the_peak_of_a_detailed_step_is_the_peak_that_the_script_is_told(loops: Ran) -> None:
+    """The script asks TensorFlow itself; that Lowtide resets the same counter does not show."""
+    told = loops.said()
+    numbers = [number for number, _ in main_steps(loops.recording)]
+    warm = details_of(loops.recording, "function", "after warm-up")
+    assert len(warm) == 2
+    for detail in warm:
+        assert detail.peak_bytes == told[numbers.index(detail.step)]
+    steps = [step.device_peak_bytes for _, step in main_steps(loops.recording)]
+    assert steps == told
+
+
+def test_a_compiled_steps_buffers_have_categories_ops_and_lines(loops: Ran) -> None:
+    detail = details_of(loops.recording, "function", "after warm-up")[0]
+    assert requested(detail, "parameters") == 3 * 256 * 256 * 4
+    assert 512 * 256 * 4 <= requested(detail, "inputs") <= 512 * 256 * 4 + 1024
+    assert requested(detail, "activations") >= 2 * 512 * 256 * 4
+    forward = [detail.sites[a.site] for a in detail.allocations if a.category == "activations"]
+    assert {site.source.line for site in forward if site.source} >= {loops.line("# forward")}
+    assert {site.mode for site in forward} == {"graph"}
+    assert {site.op for site in (detail.sites[a.site] for a in detail.at_peak)} >= {"w0", "w1", "w2"}
+
+
+def test_eager_ops_have_lines_and_what_the_tape_keeps_is_activations(loops: Ran) -> None:
+    detail = details_of(loops.recording, "gradient", "new high")[-1]
+    eager = [(a, detail.sites[a.site]) for a in detail.allocations if a.start and detail.sites[a.site].mode == "eager"]
+    kept = [site for a, site in eager if a.category == "activations" and site.kind == "Tanh"]
+    assert len(kept) == 3
+    assert {site.source.line for site in kept if site.source} == {loops.line("# forward")}
+
+
+def test_what_the_script_keeps_is_in_the_census_with_its_line_and_its_holder(loops: Ran) -> None:
+    last = max(row.time for row in loops.recording.census)
+    (row,) = [r for r in loops.recording.census if r.time == last and r.example == "float32 (1024, 1024)"]
+    assert (row.kind, row.objects, row.bytes) == ("tensor", 8, 8 * 4 << 20)
+    assert "kept (list of 8, global of train.py)" in row.holder
+    assert row.held_at is not None
+    assert row.held_at.line == loops.line("# leak")
+    assert row.made == row.held_at
+
+
+def test_tapes_and_traces_are_counted_where_they_are_made(loops: Ran) -> None:
+    (tape,) = loops.recording.tapes
+    assert tape.source is not None
+    assert tape.source.line == loops.line("# eager tape")
+    assert (tape.made, tape.gradients, tape.gradients_inside, tape.persistent) == (8, 8, 0, False)
+    assert loops.recording.traces[0].function == "compiled"
+    assert all(trace.cause == "first call" for trace in loops.recording.traces)
+
+
+def test_the_summary_fits_a_screen_and_says_where_the_peak_was(loops: Ran) -> None:
+    lines = loops.done.stderr.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("train.py ran"))
+    assert max(len(line.rstrip()) for line in lines[start:]) <= 80
+    text = "\n".join(lines[start:])
+    for words in ("device peak", "host peak", "reserved", "growth", "by category", "by layer", "by line", "Next"):
+        assert words in text
+    assert "Traceback" not in loops.done.stderr
+
+
+# --- Keras, with all that a script may do besides ---
+
+KERAS = """
+    import multiprocessing, sys
+
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    import helper
+
+    def square(x):
+        return x * x
+
+    def main():
+        assert sys.argv == [__file__, "--epochs", "2", "--out", "x"], sys.argv
+        model = keras.Sequential([
+            keras.Input([64]),
+            keras.layers.Dense(512, activation="relu", name="wide"),  # wide
+            keras.layers.Dense(10, name="narrow"),
+        ])
+        model.compile("adam", "mse")
+        x, y = np.ones([320, 64], "float32"), np.ones([320, 10], "float32")
+        data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(320).batch(32).prefetch(2)  # data
+        model.fit(data, epochs=2, verbose=0)  # fit
+        model.evaluate(data, verbose=0)
+        model.predict(x, batch_size=32, verbose=0)
+        for method in ("fork", "spawn"):
+            with multiprocessing.get_context(method).Pool(2) as pool:
+                assert pool.map(square, [1, 2, 3]) == [1, 4, 9]
+        print(helper.WORDS)
+        sys.exit(0)
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("keras")
+    (folder / "helper.py").write_text("WORDS = 'to standard output'")
+    return run(folder, KERAS, "--epochs", "2", "--out", "x")
+
+
+def test_a_script_has_its_own_arguments_guard_processes_imports_and_exit(fitted: Ran) -> None:
+    assert fitted.done.returncode == 0, fitted.done.stderr
+    assert fitted.done.stdout == "to standard output\n"
+    assert fitted.recording.outcome.exit_code == 0
+    assert fitted.recording.notes == ()
+
+
+def test_keras_steps_are_counted_by_what_they_are_for(fitted: Ran) -> None:
+    kinds = [step.kind for step in fitted.recording.steps]
+    assert [kinds.count(kind) for kind in ("fit", "evaluate", "predict")] == [20, 10, 10]
+    lines = {step.source.line for step in fitted.recording.steps if step.kind == "fit" and step.source}
+    assert lines == {fitted.line("# fit")}
+
+
+def test_a_keras_step_has_its_layers_and_optimizer(fitted: Ran) -> None:
+    check_sums(fitted.recording)
+    detail = details_of(fitted.recording, "fit", "after warm-up")[0]
+    weights = (64 * 512 + 512 + 512 * 10 + 10) * 4
+    assert weights <= requested(detail, "parameters") <= weights + 1024
+    assert 2 * weights <= requested(detail, "optimizer state") <= 2 * weights + 1024
+    assert {"wide", "narrow"} <= set(by_layer(detail))
+    wide = {detail.sites[a.site].source for a in detail.allocations if detail.sites[a.site].layer == "wide"}
+    assert {source.line for source in wide if source} == {fitted.line("# wide")}
+
+
+def test_pipeline_stages_have_bytes_and_lines(fitted: Ran) -> None:
+    assert {data.what for data in fitted.recording.data} == set()  # too small to tell of
+    stages = [stage for stage in fitted.recording.stages if stage.source is not None]
+    assert all(stage.source.line == fitted.line("# data") for stage in stages if stage.source)
+
+
+def test_what_rss_is_made_of_sums_to_it(fitted: Ran) -> None:
+    assert fitted.recording.splits
+    for split in fitted.recording.splits:
+        assert sum(split.parts.values()) == split.rss_bytes
+    inside = [sample for sample in fitted.recording.samples if sample.by == "inside"]
+    assert {sample.traces for sample in inside if sample.traces} != set()
+    peak = host_peak(fitted.recording)
+    assert peak is not None
+    assert peak.rss_bytes is not None
+
+
+# --- v1 ---
+
+SESSION = """
+    import numpy as np
+    import tensorflow.compat.v1 as tf
+
+    tf.disable_v2_behavior()
+    x = tf.placeholder(tf.float32, [None, 64])
+    w = tf.get_variable("w", [64, 2048])
+    loss = tf.reduce_mean(tf.square(tf.tanh(tf.matmul(x, w))))  # forward
+    train = tf.train.AdamOptimizer().minimize(loss)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        size = len(session.graph.get_operations())
+        for _ in range(6):
+            session.run(train, {x: np.ones([128, 64], "float32")})
+        assert len(session.graph.get_operations()) == size
+"""
+
+
+def test_a_session_is_recorded_and_its_graph_left_alone(tmp_path: Path) -> None:
+    ran = run(tmp_path, SESSION)
+    assert ran.done.returncode == 0, ran.done.stderr
+    assert main_kind(ran.recording) == "session"
+    assert len(main_steps(ran.recording)) == 6
+    check_sums(ran.recording)
+    detail = details_of(ran.recording, "session", "after warm-up")[0]
+    assert requested(detail, "parameters") == 64 * 2048 * 4
+    assert requested(detail, "optimizer state") == 2 * 64 * 2048 * 4 + 8
+    activations = [detail.sites[a.site] for a in detail.allocations if a.category == "activations"]
+    assert {site.source.line for site in activations if site.source} == {ran.line("# forward")}
+
+
+# --- the ways to end ---
+
+DIES = """
+    import os, signal
+    import tensorflow as tf
+
+    w = tf.Variable(tf.random.normal((512, 512)))
+    x = tf.random.normal((256, 512))
+
+    def die(x):
+        if len(seen) == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        seen.append(1)
+        return x
+
+    seen = []
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.tanh(x @ w))
+        gradient = tf.py_function(die, [tape.gradient(loss, w)], tf.float32)
+        w.assign_sub(gradient)
+
+    while True:
+        step(x)
+"""
+
+
+def test_a_child_killed_in_the_middle_of_a_step_leaves_a_recording_that_reports(tmp_path: Path) -> None:
+    ran = run(tmp_path, DIES)
+    assert ran.done.returncode == 1
+    outcome = ran.recording.outcome
+    assert (outcome.how, outcome.signal, outcome.exit_code) == ("signal", "SIGKILL", None)
+    assert ran.recording.samples[-1].time <= outcome.seconds
+    assert "was ended by SIGKILL" in ran.done.stderr
+    again = lowtide("report", str(tmp_path / "run.db"))
+    assert again.returncode == 0, again.stderr
+    assert "SIGKILL" in again.stdout
+
+
+OUT_OF_MEMORY = """
+    import os
+    os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = "200"
+    import tensorflow as tf
+
+    kept = []
+    for _ in range(50):
+        kept.append(tf.ones((1024, 1024, 8)))  # too much
+"""
+
+
+def test_an_allocation_that_is_refused_is_told_with_its_size_and_line(tmp_path: Path) -> None:
+    ran = run(tmp_path, OUT_OF_MEMORY)
+    assert ran.done.returncode == 1
+    outcome = ran.recording.outcome
+    assert outcome.exception == "ResourceExhaustedError"
+    assert outcome.out_of_memory
+    assert outcome.refusal is not None
+    assert outcome.refusal.requested_bytes == 1024 * 1024 * 8 * 4
+    assert outcome.source is not None
+    assert outcome.source.line == ran.line("# too much")
+    assert "ResourceExhaustedError" in ran.done.stderr
+    assert "lowtide/tf" not in ran.done.stderr
+
+
+def test_growth_is_seen_from_step_to_step(loops: Ran) -> None:
+    eager = [step for step in loops.recording.steps if step.kind == "gradient"]
+    alone = Recording(loops.recording.run, loops.recording.outcome, steps=tuple(eager))
+    found = growth(alone, lambda step: step.device_bytes)
+    assert found is not None
+    assert found.bytes_per_step == pytest.approx(4 << 20, rel=0.05)
