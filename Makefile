@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit clean bench-predict bench-planner
+.PHONY: demo test lint unit clean bench-predict bench-planner bench-diagnose bench-run
 
 demo: $(READY)
 	$(BIN)/lowtide predict examples/unet.py
@@ -27,6 +27,12 @@ bench-predict: $(READY)
 
 bench-planner: $(READY)
 	$(BIN)/python -m benchmarks.planner_suite
+
+bench-run: $(READY)
+	$(BIN)/python -m benchmarks.run
+
+bench-diagnose: $(READY)
+	$(BIN)/python -m benchmarks.diagnose; code=$$?; $(BIN)/python -m benchmarks.diagnose_quote; exit $$code
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)

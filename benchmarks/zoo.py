@@ -587,6 +587,8 @@ _OPTIMIZERS: dict[str, Callable[[], keras.Optimizer]] = {
     "lion": optimizers.Lion,
     "ftrl": optimizers.Ftrl,
     "adafactor": optimizers.Adafactor,
+    "lamb": optimizers.Lamb,
+    "loss-scale": lambda: optimizers.LossScaleOptimizer(optimizers.Adam()),
     "clipnorm": partial(optimizers.Adam, clipnorm=1.0),
     "global-clipnorm": partial(optimizers.Adam, global_clipnorm=1.0),
     "ema": partial(optimizers.SGD, momentum=0.9, use_ema=True, ema_overwrite_frequency=10),

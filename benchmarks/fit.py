@@ -1,0 +1,225 @@
+"""`make bench-fit`: models trained within a budget, on an allocator that has no more, and compared to the bit.
+
+    python -m benchmarks.fit [--only NAME ...] [--quick] [--no-times] [--seconds S]
+
+For each model and budget (shares of what plain TensorFlow needs, and the smallest for which there is a plan):
+
+- weights, slots, statistics, seeds and metrics after some steps are bitwise those of the captured step without a plan;
+- a child whose allocator has the budget and no more trains to the end, where plain TensorFlow at that limit dies;
+- the measured peak is within the budget, and within 2 % of the predicted one.
+
+Then the time paid at a half and a third of a step's bytes: `benchmarks.fit_times`. Prints tables as it goes, and writes
+benchmarks/results/fit.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks.children import Server
+from benchmarks.fit_times import TIMED, show_times, timed, times_missed
+from lowtide.units import format_size
+
+RESULTS = Path(__file__).parent / "results" / "fit.json"
+SHARES = (0.9, 0.75, 0.6, 0.5)
+PREDICTED_WITHIN, ORDER_WITHIN = 0.02, 0.03
+TRIES_FOR_SMALLEST = 3
+MIB = 1 << 20
+WIDTH = 80
+COLUMNS = {
+    "model": 14, "MiB": 5, "of plain": 8, "peak": 6, "predicted": 9, "again": 5, "time": 6, "plain": 5, "planned": 14,
+}  # fmt: skip
+
+MODELS: tuple[tuple[str, int, str], ...] = (
+    ("cnn", 64, "BatchNorm, Dropout; Adam"),
+    ("lenet", 256, "SGD"),
+    ("separable", 16, "depthwise; RMSprop"),
+    ("normalizations", 16, "group, layer norm; AdamW"),
+    ("conv3d", 8, "3-D convolutions"),
+    ("unet", 8, "skips, BatchNorm"),
+    ("autoencoder", 32, "Adamax"),
+    ("vae", 32, "sampling, add_loss"),
+    ("gan", 32, "own train_step, two optimizers"),
+    ("siamese", 16, "shared weights; Nadam"),
+    ("multi-input", 16, "dictionaries, sample weights, GRU"),
+    ("custom-keras", 64, "custom loop, global-norm clipping"),
+    ("lstm", 64, "loops; RMSprop, clipnorm"),
+    ("gpt", 16, "attention, Dropout; AdamW, global clipnorm"),
+    ("gpt-float16", 4, "mixed precision, loss scaling"),
+    ("cnn-bfloat16", 16, "mixed precision"),
+    ("bert", 8, "masks, sample weights"),
+    ("vit", 32, "attention; Lion"),
+    ("resnet50", 8, "10,000 ops; Adam"),
+)
+QUICK = frozenset({"cnn", "gan", "lstm", "siamese"})
+
+
+def prove(name: str, batch: int, seconds: float) -> dict[str, Any]:
+    """Everything about one model: the reference, then a pair of children for each budget."""
+    server = partial(Server, "benchmarks.fit_child", name, str(batch))
+    with server() as first, server() as other:
+        reference = first.ask(do="reference", seconds=seconds)
+        if "plain_bytes" not in reference:
+            return {"name": name, "batch": batch, "error": reference.get("error") or reference.get("died"), "rows": []}
+        needs = reference["plain_bytes"]
+
+        def pair(mib: int) -> dict[str, Any]:
+            with ThreadPoolExecutor(2) as pool:
+                planned = pool.submit(first.ask, do="planned", mib=mib, seconds=seconds)
+                plain = pool.submit(other.ask, do="plain", mib=mib, seconds=seconds)
+                return row_of(mib, needs, reference, planned.result(), plain.result())
+
+        rows = [{"share": share, **pair(mib_of(share * needs))} for share in SHARES]
+        rows.append(at_smallest(reference, pair))
+    for row in rows:
+        if "infeasible" in row and row["mib"] > rows[-1]["mib"] and not rows[-1]["broken"]:
+            row["broken"] = ["refused above the smallest"]
+    wanted = ("ops", "versions", "unknown", "resident_bytes", "plain_bytes", "order_time", "smallest_bytes")
+    return {"name": name, "batch": batch, **{key: reference.get(key) for key in wanted}, "rows": rows}
+
+
+def at_smallest(reference: dict[str, Any], pair: Any) -> dict[str, Any]:
+    """The smallest budget that was said to do. What one allocator says of another can be a little off: asked again."""
+    mib = mib_of(reference.get("smallest_bytes") or reference["plain_bytes"])
+    for _ in range(TRIES_FOR_SMALLEST):
+        row = pair(mib)
+        if "infeasible" not in row:
+            break
+        mib = max(mib + 1, mib_of(row["smallest_bytes"]))
+    return {"share": None, **row}
+
+
+def mib_of(size: float) -> int:
+    """TensorFlow's limit is in whole MiB."""
+    return -(-int(size) // MIB)
+
+
+def row_of(
+    mib: int, needs: int, reference: dict[str, Any], planned: dict[str, Any], plain: dict[str, Any]
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"mib": mib, "of_plain": mib * MIB / needs, "plain_died": plain.get("died")}
+    if "infeasible" in planned:
+        return {**row, "infeasible": planned["infeasible"], "smallest_bytes": planned["smallest_bytes"], "broken": []}
+    if "predicted_bytes" not in planned:
+        return {**row, "broken": [f"did not train: {planned.get('died') or planned.get('error')}"]}
+    error = planned["predicted_bytes"] / planned["measured_bytes"] - 1
+    checks = (
+        ("another graph was captured", planned["graph"] == reference["graph"]),
+        ("variables differ", planned["state"] == reference["state"]),
+        ("outputs differ", planned["outputs"] == reference["outputs"]),
+        ("over budget", planned["measured_bytes"] <= mib * MIB),
+        ("prediction", abs(error) <= PREDICTED_WITHIN),
+    )
+    kept = ("predicted_bytes", "measured_bytes", "predicted_slowdown", "gap", "recomputed")
+    facts = {**{key: planned[key] for key in kept}, "error": error}
+    return {**row, **facts, "broken": [name for name, good in checks if not good]}
+
+
+def show(models: Sequence[dict[str, Any]], console: Console) -> None:
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for name, width in COLUMNS.items():
+        left = name in ("model", "plain", "planned")
+        table.add_column(name, justify="left" if left else "right", width=width, overflow="fold")
+    for model in models:
+        for number, row in enumerate(model["rows"]):
+            name = model["name"] if number == 0 else ""
+            bad = "[red]" + ", ".join(row["broken"]) + "[/]" if row["broken"] else "[green]same[/]"
+            died = "dies" if row["plain_died"] else "lives"
+            budget = (name, str(row["mib"]), f"{row['of_plain']:.0%}")
+            if "error" not in row:
+                refused = "infeasible" in row and not row["broken"]
+                said = f"[dim]least {format_size(row['smallest_bytes'])}[/]" if refused else bad
+                table.add_row(*budget, "", "", "", "", died, said)
+                continue
+            table.add_row(
+                *budget,
+                f"{row['measured_bytes'] / MIB:.1f}",
+                f"{row['error']:+.2%}",
+                str(row["recomputed"]),
+                f"{row['predicted_slowdown']:+.1%}",
+                died,
+                bad,
+            )
+        if "error" in model:
+            table.add_row(model["name"], "", "", "", "", "", "", "", f"[red]{str(model['error'])[:24]}[/]")
+    console.print(table)
+
+
+def summary(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    rows = [row for model in models for row in model["rows"]]
+    trained = [row for row in rows if "error" in row]
+    died = [row for row in trained if row["plain_died"]]
+    order = [model["order_time"] - 1 for model in models if model.get("order_time")]
+    return {
+        "models": len(models),
+        "failed_to_run": sum("error" in model for model in models),
+        "budgets": len(rows),
+        "trained": len(trained),
+        "same_bits": sum(not {"variables differ", "outputs differ"} & set(row["broken"]) for row in trained),
+        "within_budget": sum("over budget" not in row["broken"] for row in trained),
+        "predicted_within_two_percent": sum("prediction" not in row["broken"] for row in trained),
+        "worst_prediction_error": max((row["error"] for row in trained), key=abs, default=None),
+        "plain_died": len(died),
+        "infeasible": sum("infeasible" in row for row in rows),
+        "refused_above_smallest": sum("refused above the smallest" in row["broken"] for row in rows),
+        "did_not_train": sum(any("did not train" in word for word in row["broken"]) for row in rows),
+        "smallest_of_plain": statistics.median(model["rows"][-1]["of_plain"] for model in models if model["rows"]),
+        "median_order_time": statistics.median(order) if order else None,
+        "order_within_three_percent": sum(time <= ORDER_WITHIN for time in order),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.fit", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; results are not written")
+    parser.add_argument("--quick", action="store_true", help="a few models only; results are not written")
+    parser.add_argument("--no-times", action="store_true", help="leave out the comparison of times")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for planning each budget (default 5)")
+    options = parser.parse_args(arguments)
+    chosen = options.only or (QUICK if options.quick else None)
+    console = Console(width=WIDTH)
+    wanted = [(name, batch) for name, batch, _ in MODELS if chosen is None or name in chosen]
+    to_time = [] if options.no_times else [entry for entry in TIMED if chosen is None or entry[0] in chosen]
+    started = time.time()
+    models, times = [], []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(wanted) + len(to_time))
+        for name, batch in wanted:
+            progress.update(task, description=f"{name} at batch {batch}")
+            models.append(prove(name, batch, options.seconds))
+            show(models[-1:], progress.console)
+            progress.advance(task)
+        for name, batch in to_time:
+            progress.update(task, description=f"times of {name}")
+            times.append(timed(name, batch))
+            show_times(times[-1:], progress.console)
+            progress.advance(task)
+    totals = summary(models)
+    console.print({**totals, "times_missed": times_missed(times)})
+    if chosen is None:
+        versions = {"python": platform.python_version(), **next((m["versions"] for m in models if "versions" in m), {})}
+        took = round(time.time() - started)
+        document = {"seconds": took, "versions": versions, "summary": totals, "models": models, "times": times}
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+    bad = any("error" in m or any(row["broken"] for row in m["rows"]) for m in models)
+    return 3 if bad or times_missed(times) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
