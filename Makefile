@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit clean bench-predict bench-planner bench-diagnose bench-run
+.PHONY: demo test lint unit clean bench-predict bench-fit bench-planner bench-diagnose bench-run
 
 demo: $(READY)
 	$(BIN)/lowtide predict examples/unet.py
@@ -24,6 +24,9 @@ unit: $(READY)
 
 bench-predict: $(READY)
 	$(BIN)/python -m benchmarks.predict; code=$$?; $(BIN)/python -m benchmarks.quote; exit $$code
+
+bench-fit: $(READY)
+	$(BIN)/python -m benchmarks.fit; code=$$?; $(BIN)/python -m benchmarks.fit_quote; exit $$code
 
 bench-planner: $(READY)
 	$(BIN)/python -m benchmarks.planner_suite

@@ -46,7 +46,8 @@ def run_variant(script: Path, variant: str) -> dict[str, Any]:
     """What `lowtide run --json` says of it."""
     with tempfile.TemporaryDirectory(prefix="lowtide-bench-") as folder:
         command = [
-            sys.executable, "-m", "lowtide.cli.main", "run", "--json", "--out", f"{folder}/run.db", str(script), variant,
+            sys.executable, "-m", "lowtide.cli.main", "run", "--json", "--out", f"{folder}/run.db", str(script),
+            variant,
         ]  # fmt: skip
         began = monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
@@ -119,15 +120,15 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> Table:
     shown = Table(title="Diagnosis", title_justify="left", box=None, padding=(0, 1))
-    for name, justify in (("case", "left"), ("", "left"), ("line", "left"), ("first finding", "left"), ("bytes", "right"),
-                          ("good variant", "left")):  # fmt: skip
-        shown.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for name in ("case", "", "line", "first finding", "bytes", "good variant"):
+        shown.add_column(name, justify="right" if name == "bytes" else "left")
     for row in rows:
         first = row["first"] or {"id": "none", "bytes": 0, "line": None}
         verdict = "right" if row["line_named"] and row["cause_named"] else "wrong"
         wrong = ", ".join(f["id"] for f in row["false_problems"]) or "clean"
         shown.add_row(
-            row["case"], verdict, str(first["line"] or ""), first["id"], format_size(first["bytes"]), row["error"] or wrong
+            row["case"], verdict, str(first["line"] or ""), first["id"], format_size(first["bytes"]),
+            row["error"] or wrong,
         )
     return shown
 
@@ -149,8 +150,9 @@ def main() -> int:
     totals = {name: summary(group) for name, group in groups.items() if group}
     console.print(table(rows))
     for name, total in totals.items():
-        console.print(f"{name}: {total['line_and_cause_named']} of {total['cases']} named, recall {total['recall']:.0%}, "
-                      f"precision {total['precision']:.0%}, good variants clean {total['good_without_problem']}")
+        named = f"{total['line_and_cause_named']} of {total['cases']} named, recall {total['recall']:.0%}"
+        clean = f"precision {total['precision']:.0%}, good variants clean {total['good_without_problem']}"
+        console.print(f"{name}: {named}, {clean}")
     if not sys.argv[1:]:
         versions = {name: version(name) for name in ("tensorflow-cpu", "keras")}
         RESULTS.parent.mkdir(exist_ok=True)

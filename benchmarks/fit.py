@@ -1,6 +1,6 @@
 """`make bench-fit`: models trained within a budget, on an allocator that has no more, and compared to the bit.
 
-    python -m benchmarks.fit [--only NAME ...] [--quick] [--no-times] [--seconds S]
+    python -m benchmarks.fit [--only NAME ...] [--quick] [--random CASES] [--no-times] [--seconds S]
 
 For each model and budget (shares of what plain TensorFlow needs, and the smallest for which there is a plan):
 
@@ -8,8 +8,8 @@ For each model and budget (shares of what plain TensorFlow needs, and the smalle
 - a child whose allocator has the budget and no more trains to the end, where plain TensorFlow at that limit dies;
 - the measured peak is within the budget, and within 2 % of the predicted one.
 
-Then the time paid at a half and a third of a step's bytes: `benchmarks.fit_times`. Prints tables as it goes, and writes
-benchmarks/results/fit.json.
+Then random models at random budgets, with the same oracles: `benchmarks.fit_random`. Then the time paid at a half and a
+third of a step's bytes: `benchmarks.fit_times`. Prints tables as it goes, and writes benchmarks/results/fit.json.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks.children import Server
+from benchmarks.children import Server, run_child
 from benchmarks.fit_times import TIMED, show_times, timed, times_missed
 from lowtide.units import format_size
 
 RESULTS = Path(__file__).parent / "results" / "fit.json"
 SHARES = (0.9, 0.75, 0.6, 0.5)
+CASES, CASES_IN_A_CHILD, BUDGETS_EACH = 300, 30, 3
 PREDICTED_WITHIN, ORDER_WITHIN = 0.02, 0.03
 TRIES_FOR_SMALLEST = 3
 MIB = 1 << 20
@@ -129,6 +130,13 @@ def row_of(
     return {**row, **facts, "broken": [name for name, good in checks if not good]}
 
 
+def random_cases(first: int, count: int) -> list[dict[str, Any]]:
+    """Some cases of random models, in a process of its own, so that what models leave behind is left there."""
+    models = -(-count // BUDGETS_EACH)
+    answer = run_child("benchmarks.fit_random", str(first), str(models), str(BUDGETS_EACH), seconds=1800)
+    return answer.get("cases", [{"seed": first, "broken": [answer.get("error", "no answer")]}])
+
+
 def show(models: Sequence[dict[str, Any]], console: Console) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0))
     for name, width in COLUMNS.items():
@@ -177,7 +185,7 @@ def summary(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "infeasible": sum("infeasible" in row for row in rows),
         "refused_above_smallest": sum("refused above the smallest" in row["broken"] for row in rows),
         "did_not_train": sum(any("did not train" in word for word in row["broken"]) for row in rows),
-        "smallest_of_plain": statistics.median(model["rows"][-1]["of_plain"] for model in models if model["rows"]),
+        "smallest_of_plain": statistics.median([m["rows"][-1]["of_plain"] for m in models if m["rows"]] or [1.0]),
         "median_order_time": statistics.median(order) if order else None,
         "order_within_three_percent": sum(time <= ORDER_WITHIN for time in order),
     }
@@ -187,38 +195,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.fit", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; results are not written")
     parser.add_argument("--quick", action="store_true", help="a few models only; results are not written")
+    parser.add_argument("--random", type=int, metavar="CASES", help=f"of random models (default {CASES}, 0 for none)")
     parser.add_argument("--no-times", action="store_true", help="leave out the comparison of times")
     parser.add_argument("--seconds", type=float, default=5.0, help="for planning each budget (default 5)")
     options = parser.parse_args(arguments)
     chosen = options.only or (QUICK if options.quick else None)
     console = Console(width=WIDTH)
     wanted = [(name, batch) for name, batch, _ in MODELS if chosen is None or name in chosen]
+    cases = (0 if chosen else CASES) if options.random is None else options.random
     to_time = [] if options.no_times else [entry for entry in TIMED if chosen is None or entry[0] in chosen]
     started = time.time()
-    models, times = [], []
+    models, times, randoms = [], [], []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=len(wanted) + len(to_time))
+        starts = range(0, cases, CASES_IN_A_CHILD)
+        task = progress.add_task("", total=len(wanted) + len(starts) + len(to_time))
         for name, batch in wanted:
             progress.update(task, description=f"{name} at batch {batch}")
             models.append(prove(name, batch, options.seconds))
             show(models[-1:], progress.console)
+            progress.advance(task)
+        for start in starts:
+            progress.update(task, description=f"random models, {start} of {cases} cases")
+            randoms += random_cases(start, min(CASES_IN_A_CHILD, cases - start))
             progress.advance(task)
         for name, batch in to_time:
             progress.update(task, description=f"times of {name}")
             times.append(timed(name, batch))
             show_times(times[-1:], progress.console)
             progress.advance(task)
-    totals = summary(models)
-    console.print({**totals, "times_missed": times_missed(times)})
+    broken_cases = [case for case in randoms if case["broken"]]
+    totals = {**summary(models), "random_cases": len(randoms), "random_broken": len(broken_cases)}
+    console.print({**totals, "times_missed": times_missed(times), "broken_cases": broken_cases})
     if chosen is None:
         versions = {"python": platform.python_version(), **next((m["versions"] for m in models if "versions" in m), {})}
         took = round(time.time() - started)
         document = {"seconds": took, "versions": versions, "summary": totals, "models": models, "times": times}
+        document["random"] = randoms
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(document, indent=1) + "\n")
     bad = any("error" in m or any(row["broken"] for row in m["rows"]) for m in models)
-    return 3 if bad or times_missed(times) else 0
+    return 3 if bad or broken_cases or times_missed(times) else 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,13 @@ from benchmarks.predict import RESULTS, failures
 from lowtide.units import format_size
 
 README = Path(__file__).parent.parent / "README.md"
-BEGIN, END = "<!-- bench-predict:begin -->\n", "<!-- bench-predict:end -->"
+
+
+def put(mark: str, quoted: str) -> None:
+    """Between the two marks of that name in the README, and nowhere else."""
+    begin, end = f"<!-- {mark}:begin -->\n", f"<!-- {mark}:end -->"
+    text = README.read_text()
+    README.write_text(text[: text.index(begin) + len(begin)] + quoted + text[text.index(end) :])
 
 
 def quoted(document: dict[str, Any]) -> str:
@@ -53,9 +59,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    text = README.read_text()
-    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    README.write_text(text[:start] + quoted(json.loads(RESULTS.read_text())) + text[end:])
+    put("bench-predict", quoted(json.loads(RESULTS.read_text())))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python -m benchmarks.run [--only keras ...] [--rounds N]
 
 Step time is the lower quartile over steps that are neither among the first nor recorded in full, and of all rounds the
-best, as in `timeit`: whatever else the machine does only ever adds to it. RAM is the median of the highest RSS. The
+best, as in `timeit`: whatever else the machine does only ever adds to it. `cpu` is processor time against the plain script
+on the same allocator, which a busy machine changes less. RAM is the median of the highest RSS. The
 plain script is run both as it is and on the allocator that `lowtide run` uses: time is compared with the one as it is,
 RAM with the other, since which allocator keeps how much is not what watching costs (the table has both). Writes
 benchmarks/results/run.json, and exits with 3 when a bound is broken: 5 % of step time, 50 MB of RAM.
@@ -69,10 +70,12 @@ def measure(kind: str, way: str) -> dict[str, float]:
         if done.returncode:
             raise SystemExit(f"{way} {kind} failed:\n{done.stderr[-2000:]}")
         answer = json.loads(out.read_text())
-        times = answer["seconds"]
         in_full = _in_full(folder / "run.db") if way.startswith("lowtide") else set()
-    counted = [seconds for number, seconds in enumerate(times) if number >= SKIP and number not in in_full]
-    return {"step": statistics.quantiles(counted, n=4)[0], "rss": answer["rss_bytes"], "in_full": len(in_full)}
+    found = {"rss": answer["rss_bytes"], "in_full": len(in_full)}
+    for name, key in (("step", "seconds"), ("cpu", "cpu")):
+        counted = [s for number, s in enumerate(answer[key]) if number >= SKIP and number not in in_full]
+        found[name] = statistics.quantiles(counted, n=4)[0]
+    return found
 
 
 def _in_full(file: Path) -> set[int]:
@@ -91,6 +94,7 @@ def row(way: str, runs: list[dict[str, float]], plain: dict[str, list[dict[str, 
         "step_seconds": step,
         "step_spread": [min(run["step"] for run in runs), max(run["step"] for run in runs)],
         "time_overhead": step / usual - 1,
+        "cpu_overhead": min(run["cpu"] for run in runs) / min(run["cpu"] for run in plain["plain on bfc"]) - 1,
         "rss_bytes": rss,
         "over_plain_bytes": rss - bases["plain"],
         "over_plain_on_bfc_bytes": rss - bases["plain on bfc"],
@@ -100,11 +104,11 @@ def row(way: str, runs: list[dict[str, float]], plain: dict[str, list[dict[str, 
 
 def show(kind: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=f"{kind}: what watching costs", title_justify="left")
-    for name in ("", "step", "time", "RSS", "over plain", "over plain on bfc"):
+    for name in ("", "step", "time", "cpu", "RSS", "over plain", "over plain on bfc"):
         table.add_column(name, justify="left" if not name else "right")
     for one in rows:
         table.add_row(
-            one["way"], f"{one['step_seconds'] * 1e3:.2f} ms", f"{one['time_overhead']:+.1%}",
+            one["way"], f"{one['step_seconds'] * 1e3:.2f} ms", f"{one['time_overhead']:+.1%}", f"{one['cpu_overhead']:+.1%}",
             *(f"{one[key] / 1e6:+.0f} MB" for key in ("rss_bytes", "over_plain_bytes", "over_plain_on_bfc_bytes")),
         )  # fmt: skip
     return table

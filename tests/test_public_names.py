@@ -28,6 +28,8 @@ def modules_after(statement: str) -> set[str]:
         "import lowtide.cli.main; lowtide.cli.main.parser()",
         "import lowtide.program, lowtide.ops, lowtide.simulate, lowtide.plan, lowtide.report.prediction",
         "import lowtide.tf.child, lowtide.tf.worker",
+        "import lowtide.tf.watched, lowtide.tf.supervise, lowtide.tf.measured, lowtide.runs, lowtide.record.views",
+        "import lowtide.pytest_plugin, lowtide.jupyter",
     ],
 )
 def test_nothing_imports_tensorflow_before_it_is_needed(statement: str) -> None:

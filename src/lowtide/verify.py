@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lowtide.diagnose import Finding
 from lowtide.record import Recording
-from lowtide.record.views import device_peak, host_peak
+from lowtide.record.views import device_peak, host_peak, main_steps
 from lowtide.runs import run_target
 
 VARIABLE = "LOWTIDE_CHANGE"
@@ -89,8 +89,10 @@ def _planned(before: Recording, finding: str, target: str, arguments: Sequence[s
 
 
 def _device(recording: Recording) -> int | None:
+    """The device's peak; of the steps after the first two, where there are such: a change may need them to settle."""
+    steps = [step.device_peak_bytes for _, step in main_steps(recording)[2:] if step.device_peak_bytes is not None]
     found = device_peak(recording)
-    return found.bytes if found else None
+    return max(steps) if steps else found.bytes if found else None
 
 
 def _host(recording: Recording) -> int | None:

@@ -56,14 +56,19 @@ def recording(
     run = Run("train.py", (), "/home/me", 1.7e9, machine, {"tensorflow": "2.21.0", "keras": "3.15.1"})
     begin = PEAK - round(steps * host * MIB)
     made = tuple(
-        Step(kind, "f", at(line), i + 0.1, i + 0.9, round((50 + i * device) * MIB), 60 * MIB, begin + round(i * host * MIB))
+        Step(
+            kind, "f", at(line), i + 0.1, i + 0.9, round((50 + i * device) * MIB), 60 * MIB,
+            begin + round(i * host * MIB),
+        )
         for i in range(steps)
     )
     samples = tuple(
         Sample(i * 0.5, "inside", int(i * 0.5), step.device_bytes, step.device_peak_bytes, 128 * MIB, step.rss_bytes)
         for i, step in ((i, made[min(i // 2, steps - 1)]) for i in range(2 * steps))
     )
-    last = Sample(steps + 1.0, "inside", steps - 1, 50 * MIB, 60 * MIB, 128 * MIB, PEAK, heap_bytes=1, heap_free_bytes=0)
+    last = Sample(
+        steps + 1.0, "inside", steps - 1, 50 * MIB, 60 * MIB, 128 * MIB, PEAK, heap_bytes=1, heap_free_bytes=0
+    )
     defaults: dict[str, Any] = {"samples": (*samples, last), "steps": made, "sources": {FILE: code}}
     return Recording(run, Outcome("done", steps + 1.0, 0), **{**defaults, **parts})
 
@@ -78,11 +83,13 @@ def census(*rows: Held, before: int = 2) -> tuple[Held, ...]:
     return early + rows
 
 
-def held(kind: str, holder: str, objects: int, size: float, made: int | None = None, shown: float | None = None) -> Held:
+def held(
+    kind: str, holder: str, objects: int, size: float, made: int | None = None, shown: float | None = None
+) -> Held:
     viewed = size if shown is None else shown
     return Held(
-        20.0, STEPS - 1, kind, at(made) if made else None, holder, None, objects, round(size * MIB), round(viewed * MIB),
-        "float32 (256, 1024)",
+        20.0, STEPS - 1, kind, at(made) if made else None, holder, None, objects, round(size * MIB),
+        round(viewed * MIB), "float32 (256, 1024)",
     )  # fmt: skip
 
 
@@ -112,7 +119,10 @@ def traces(
     number: int, cause: Callable[[int], str], owner: Callable[[int], int] = lambda i: 0, size: float = 5, line: int = 3,
 ) -> tuple[Trace, ...]:  # fmt: skip
     return tuple(
-        Trace(i + 0.5, i, "train_step", at(1), at(line), owner(i), cause(i), 0.1, 300, round(size * MIB), 0, (), 0, {"MatMul": 9})
+        Trace(
+            i + 0.5, i, "train_step", at(1), at(line), owner(i), cause(i), 0.1, 300, round(size * MIB), 0, (), 0,
+            {"MatMul": 9},
+        )
         for i in range(number)
     )
 
@@ -158,7 +168,10 @@ def tape(**facts: int | bool) -> Tape:
     return base._replace(**facts)  # type: ignore[arg-type]
 
 
-TAPES = "tapes = []\nfor step in range(20):\n    with tf.GradientTape() as tape:\n        y = f(x)\n    tapes.append(tape)\n"
+TAPES = (
+    "tapes = []\nfor step in range(20):\n    with tf.GradientTape() as tape:\n        y = f(x)\n"
+    "    tapes.append(tape)\n"
+)
 
 
 def tapes_kept() -> Example:
@@ -181,7 +194,10 @@ def gradient_inside() -> Example:
 
 
 def tape_unused() -> Example:
-    code = "for step in range(20):\n    pass\n    with tf.GradientTape() as tape:\n        y = f(x)\n    tape.gradient(y, h)\n"
+    code = (
+        "for step in range(20):\n    pass\n    with tf.GradientTape() as tape:\n        y = f(x)\n"
+        "    tape.gradient(y, h)\n"
+    )
     both = detail([
         (site("Sigmoid", 4), "activations", 80, 10, 60, "(9, 9)"),
         (site("SigmoidGrad", 5), "temporaries", 10, 40, 45, "(9, 9)"),
@@ -361,6 +377,51 @@ def out_of_memory() -> Example:
     return Example(replace(activations().bad, outcome=died), good, 2)
 
 
+def graph_grows() -> Example:
+    code = "v1.disable_eager_execution()\nfor step in range(20):\n    session.run(-c)\n"
+    rows = traces(20, lambda i: "the graph grew by 3 ops" if i else "first call", lambda i: -1)
+    grown = tuple(row._replace(function="Session.run", nodes=10 + 3 * i) for i, row in enumerate(rows))
+    return Example(recording(code, host=5, kind="run", traces=grown), recording(code, kind="run", traces=grown[:1]), 3)
+
+
+def peak_by_line() -> Example:
+    code = "for step in range(2):\n    scores = q @ tf.transpose(k)\n"
+
+    def stepped(size: int) -> Recording:
+        one = detail([(site("MatMul", 2), "temporaries", size, 5, 90, "(9, 9)")])
+        return recording(code, kind="call", line=2, details=(one,))
+
+    return Example(stepped(400), stepped(30), 2)
+
+
+def host_peak() -> Example:
+    code = "x = np.concatenate(parts)\nmodel.fit(x)\n"
+
+    def built(size: int) -> Recording:
+        run = recording(code, kind="fit", line=2)
+        high = Sample(0.05, "inside", None, 0, 0, 0, PEAK, source=at(1))
+        low = tuple(s._replace(rss_bytes=PEAK - size * MIB) for s in run.samples)
+        return replace(run, samples=(high, *low))
+
+    return Example(built(400), built(20), 1)
+
+
+def reserved() -> Example:
+    def on_gpu(unused: int) -> Recording:
+        run = recording(ONCE)
+        machine = replace(run.run.machine, devices=(Device("GPU:0", "bfc", 8 << 30),))
+        taken = tuple(s._replace(reserved_bytes=(60 + unused) * MIB) for s in run.samples)
+        return replace(run, run=replace(run.run, machine=machine), samples=taken)
+
+    return Example(on_gpu(700), on_gpu(5), None)
+
+
+def fragmented() -> Example:
+    example = out_of_memory()
+    pieces = replace(example.bad.details[0], reserved_bytes=900 * MIB, largest_free_bytes=100 * MIB, begin_bytes=0)
+    return Example(replace(example.bad, details=(pieces,)), example.good, 2)
+
+
 EXAMPLES: dict[str, Example] = {
     "out-of-memory": out_of_memory(),
     "tensors-kept": kept("tensor"),
@@ -377,6 +438,7 @@ EXAMPLES: dict[str, Example] = {
     "retrace-by-value": retrace(True),
     "retrace-by-shape": retrace(False),
     "function-made-again": function_made_again(),
+    "graph-grows": graph_grows(),
     "constants-in-graph": baked(),
     "python-loop-unrolled": unrolled(),
     "models-kept": models(True),
@@ -403,5 +465,9 @@ EXAMPLES: dict[str, Example] = {
     "jacobian-all-at-once": jacobian(),
     "called-on-everything": everything(),
     "optimizer-state": optimizer_state(),
+    "peak-by-line": peak_by_line(),
+    "host-peak": host_peak(),
+    "reserved-unused": reserved(),
+    "fragmentation": fragmented(),
     "activations-rule": activations(),
 }

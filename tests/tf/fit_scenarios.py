@@ -53,8 +53,11 @@ def make_model(optimizer: Any = "adam", **options: Any) -> Any:
 class Unplanned(PlannedStep):
     """The captured step as it is: in order, nothing twice."""
 
+    def _alike(self, step: Any, batch: int) -> None:
+        return None
+
     def _planned(self, step: Any, batch: int) -> Any:
-        return None, as_function(step, ordered_graph(step.graph_def))
+        return batch, None, as_function(step, ordered_graph(step.graph_def))
 
 
 Fit = Callable[[Any], None]
@@ -193,7 +196,7 @@ def unplanned_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def custom_loop(make: Callable[..., Any]) -> dict[str, list[bytes]]:
     """A step that is given a number from Python, which changes, and that divides by its rows, counted in Python."""
-    weights = [tf.Variable(0.1 * random_like(i, 48, 48)) for i in range(6)]
+    weights = [tf.Variable(0.1 * random_like(i, 128, 128)) for i in range(6)]
 
     def step(x: Any, rate: float, flip: bool = False) -> Any:
         rows = x.shape[0] + 0  # not known while the batch is open
@@ -207,8 +210,8 @@ def custom_loop(make: Callable[..., Any]) -> dict[str, list[bytes]]:
         return {"loss": loss, "rows": tf.constant(rows)}
 
     train = make(step)
-    x = random_like(9, 64, 48)
-    calls = [train(x, 0.1), train(x, 0.1), train(x, 0.05), train(x[:40], 0.05), train(x, rate=0.1, flip=True)]
+    x = random_like(9, 128, 128)
+    calls = [train(x, 0.1), train(x, 0.1), train(x, 0.05), train(x[:60], 0.05), train(x, rate=0.1, flip=True)]
     return {
         "outputs": [np.asarray(value).tobytes() for call in calls for value in (call["loss"], call["rows"])],
         "weights": [weight.numpy().tobytes() for weight in weights],
@@ -250,8 +253,8 @@ def a_budget_that_cannot_be_met() -> dict[str, Any]:
     except lowtide.Infeasible as error:
         message, smallest = str(error), error.smallest_bytes
     untouched = state_of(model) == before and model.train_function is step
-    model.fit(X, Y, BATCH, shuffle=False, verbose=0)
     again = lowtide.fit_within(model, int(smallest * 1.1), BATCH, seconds=2 * SECONDS)
+    model.fit(X, Y, BATCH, shuffle=False, verbose=0)
     return {"message": message, "untouched": untouched, "smallest": smallest, "then": again.peak, "plan": plan.peak}
 
 

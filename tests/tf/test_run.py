@@ -181,7 +181,7 @@ def test_tapes_and_traces_are_counted_where_they_are_made(loops: Ran) -> None:
 
 def test_the_summary_fits_a_screen_and_says_where_the_peak_was(loops: Ran) -> None:
     lines = loops.done.stderr.splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("train.py ran"))
+    start = next(number for number, line in enumerate(lines) if line.startswith("train.py ran for"))
     assert max(len(line.rstrip()) for line in lines[start:]) <= 80
     text = "\n".join(lines[start:])
     for words in ("device peak", "host peak", "reserved", "growth", "by category", "by layer", "by line", "Next"):

@@ -16,6 +16,8 @@ from lowtide.units import format_size
 
 ID = "out-of-memory"
 MOST = 3
+CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS")
+NEARLY = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Remedy:
 
 def out_of_memory(recording: Recording) -> Iterator[Finding]:
     """The run ended for want of memory."""
-    if not recording.outcome.out_of_memory:
+    if not recording.outcome.out_of_memory and not _at_the_limit(recording):
         return
     source = _line(recording)
     finding = Finding(
@@ -36,6 +38,18 @@ def out_of_memory(recording: Recording) -> Iterator[Finding]:
         _filled(recording), None,
     )  # fmt: skip
     yield with_remedies(finding, from_recording(recording))
+
+
+def _at_the_limit(recording: Recording) -> bool:
+    """A crash without a word, with the device nearly full: kernels that get no memory may crash, not say so."""
+    limit = _limit(recording)
+    if recording.outcome.signal not in CRASHES or limit is None:
+        return False
+    return max((s.reserved_bytes or 0 for s in inside(recording)), default=0) > NEARLY * limit
+
+
+def _limit(recording: Recording) -> int | None:
+    return next((device.limit_bytes for device in recording.run.machine.devices if device.limit_bytes), None)
 
 
 def with_remedies(finding: Finding, remedies: Sequence[Remedy]) -> Finding:
@@ -49,12 +63,14 @@ def with_remedies(finding: Finding, remedies: Sequence[Remedy]) -> Finding:
 
 def _title(recording: Recording) -> str:
     outcome, refusal = recording.outcome, recording.outcome.refusal
-    limit = next((d.limit_bytes for d in recording.run.machine.devices if d.limit_bytes), None)
-    of = f" of {format_size(limit)}" if limit and refusal else ""
+    limit = _limit(recording)
+    on_device = refusal is not None or _at_the_limit(recording)
+    of = f" of {format_size(limit)}" if limit and on_device else ""
     used = f"{format_size(_in_use(recording))}{of} were in use"
     if refusal is None:
         how = f"was ended by {outcome.signal}" if outcome.signal else f"failed with {outcome.exception or 'no word'}"
-        return f"the run {how} for want of memory ({outcome.why or 'by its message'}); {used}"
+        why = outcome.why or ("the device was nearly full" if on_device else "by its message")
+        return f"the run {how} for want of memory ({why}); {used}"
     asked = format_size(refusal.requested_bytes) if refusal.requested_bytes else "an unknown size"
     said = " ".join(filter(None, (refusal.dtype, refusal.shape, refusal.op)))
     what = f" ({said})" if said else ""
@@ -63,7 +79,7 @@ def _title(recording: Recording) -> str:
 
 def _in_use(recording: Recording) -> int:
     """On the device when it was refused; in the process when that was killed."""
-    if recording.outcome.refusal is not None:
+    if recording.outcome.refusal is not None or _at_the_limit(recording):
         sizes = [max(s.device_bytes or 0, s.device_peak_bytes or 0) for s in inside(recording)[-20:]]
         sizes += [step.device_peak_bytes or 0 for step in recording.steps[-1:]]
         sizes += [detail.peak_bytes for detail in recording.details[-1:]]
@@ -87,11 +103,16 @@ def _filled(recording: Recording) -> str:
         lines = [(line, size) for line, size in by_line(detail).items() if line is not None][:2]
         words = [f"{format_size(size)} of {name}" for name, size in parts if size]
         words += [f"{format_size(size)} from {Path(line.file).name}:{line.line}" for line, size in lines]
-        return "filled by " + ", ".join(words)
+        return ", ".join(words)
+    if recording.outcome.refusal is not None or _at_the_limit(recording):
+        kept = [s.eager_bytes for s in slow_samples(recording) if s.eager_bytes is not None]
+        data = min(kept[-1] if kept else 0, _in_use(recording))
+        own = _in_use(recording) - data
+        return f"{format_size(data)} of tensors the script holds, {format_size(own)} of the step's own"
     if recording.splits:
         split = max(recording.splits, key=lambda split: split.rss_bytes)
         parts = sorted(split.parts.items(), key=lambda item: -item[1])[:3]
-        return "filled by " + ", ".join(f"{format_size(size)} of {name}" for name, size in parts if size)
+        return ", ".join(f"{format_size(size)} of {name}" for name, size in parts if size)
     return ""
 
 

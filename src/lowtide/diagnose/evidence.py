@@ -94,6 +94,8 @@ def _forms(recording: Recording, time: float) -> dict[tuple[str, str], list[Held
     return forms
 
 
+MOST_JUMPS, RISES = 2, 40
+"""Growth is made of many rises, one in so many values at least: a jump or two are none."""
 FEWEST = 6
 """Values that a trend takes."""
 
@@ -125,7 +127,7 @@ def goes_on(recording: Recording, of: str) -> bool | None:
         return False
     rises = sum(b > a for a, b in pairwise(values[middle:]))
     even = (len(values) - middle) / len(values)
-    return late >= STILL * even * total and rises >= 2
+    return late >= STILL * even * total and rises >= max(MOST_JUMPS, (len(values) - middle) / RISES)
 
 
 def rise(recording: Recording, of: str) -> int:
@@ -167,7 +169,8 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
 def _kept_by_name(recording: Recording, row: Held) -> Source | None:
     """No chain shows: where the code puts what the line that made it is assigned to."""
     code = read_code(recording)
-    answers = [d.source for d in recording.data if d.what == "returned by predict" and f"{d.dtype} {d.shape}" == row.example]
+    returned = [d for d in recording.data if d.what == "returned by predict"]
+    answers = [d.source for d in returned if f"{d.dtype} {d.shape}" == row.example]
     for origin in filter(None, (row.made, *answers)):
         for name in code.assigned_at(origin):
             line = likeliest(code, code.keeps(name))

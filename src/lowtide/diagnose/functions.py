@@ -67,7 +67,8 @@ def _of_traces(
 
 def _held(recording: Recording, traces: Sequence[Trace]) -> int:
     """By how much RSS rose from the first of these traces to the last; their graphs' own size at least."""
-    graphs = sum(trace.graph_bytes for trace in traces)
+    sizes = [trace.graph_bytes for trace in traces]
+    graphs = max(sizes) if traces[0].function == SESSION else sum(sizes)
     before, after = rss_at(recording, traces[0].time), rss_at(recording, traces[-1].time)
     rise = after - before if before is not None and after is not None else 0
     return max(graphs, rise)
@@ -76,6 +77,20 @@ def _held(recording: Recording, traces: Sequence[Trace]) -> int:
 def _most(lines: Iterable[Source | None]) -> Source | None:
     found = Counter(line for line in lines if line is not None)
     return found.most_common(1)[0][0] if found else None
+
+
+SESSION = "Session.run"
+"""What the recorder calls a v1 graph that a session saw grow."""
+
+
+def graph_grows(recording: Recording) -> Iterator[Finding]:
+    """Ops are added to a v1 graph between one `Session.run` and the next."""
+    grown = [t for t in recording.traces if t.function == SESSION and t.cause.startswith("the graph grew")]
+    if len(grown) >= MANY:
+        source = _most(trace.called for trace in grown)
+        title = f"the graph grew {len(grown)} times between runs of the session, to {grown[-1].nodes:,} ops"
+        fix = "build every op once, before the loop; `graph.finalize()` makes the line that adds one fail"
+        yield _of_traces(recording, "graph-grows", grown, title, fix, source)
 
 
 def made_again(recording: Recording) -> Iterator[Finding]:
@@ -110,7 +125,8 @@ def _is_method(recording: Recording, defined: Source) -> bool:
 def constants(recording: Recording) -> Iterator[Finding]:
     """NumPy arrays that a traced function closes over: baked into its graph, once a use and once a trace."""
     lines: dict[Source | None, list[tuple[Trace, Constant]]] = {}
-    for trace in recording.traces:
+    sessions = [trace for trace in recording.traces if trace.function == SESSION]
+    for trace in [*(t for t in recording.traces if t.function != SESSION), *sessions[-1:]]:  # the last has all of them
         for constant in trace.constants:
             if constant.bytes >= LARGE:
                 lines.setdefault(constant.source or trace.called, []).append((trace, constant))

@@ -36,6 +36,8 @@ def on_device(recording: Recording) -> Iterator[Finding]:
     if not is_worth(recording, found, NOTABLE):
         return
     source, share = _surviving(recording)
+    if source is None and not main_steps(recording):
+        return
     yield Finding(
         "device-growth", PROBLEM, f"device memory rises with every step, {format_size(found)} in all",
         found, source, read_code(recording).text(source),
@@ -69,6 +71,8 @@ def on_host(recording: Recording) -> Iterator[Finding]:
     if not is_worth(recording, found, NOTABLE) or _retained(recording) > found / 2:
         return
     source = _by_line(recording)
+    if source is None and not main_steps(recording):
+        return
     yield Finding(
         "host-growth", PROBLEM, f"the process grows with every step, {format_size(found)} in all, outside the device",
         found, source, read_code(recording).text(source),
@@ -84,8 +88,8 @@ def _by_line(recording: Recording) -> Source | None:
         return max((ln for ln in recording.lines if ln.time == last), key=lambda ln: ln.bytes).source
     rises: Counter[Source] = Counter()
     steps = main_steps(recording)
-    begun = steps[0][1].stop if steps else 0.0
-    samples = [s for s in inside(recording) if s.rss_bytes is not None and s.time >= begun]
+    begun = steps[0][1].stop if steps else min((s.time for s in inside(recording) if s.device_bytes), default=0.0)
+    samples = [s for s in inside(recording) if s.rss_bytes is not None and s.time > begun]
     for before, after in pairwise(samples):
         if after.source is not None and (after.rss_bytes or 0) > (before.rss_bytes or 0):
             rises[after.source] += (after.rss_bytes or 0) - (before.rss_bytes or 0)

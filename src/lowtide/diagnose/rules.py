@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lowtide.diagnose import aftermath, data, functions, growth, leaks, made, step, tapes
+from lowtide.diagnose import aftermath, data, functions, growth, leaks, made, peak, step, tapes
 from lowtide.diagnose.code import Span, read_code
 from lowtide.diagnose.types import PROBLEM, Finding, Rule
 from lowtide.program import Source
@@ -33,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     Rule("retrace-by-shape", "retrace", "a new shape or dtype means a new graph", functions.retraced),
     Rule("function-made-again", "retrace", "a new tf.function each time: in a loop, or one for each object",
          functions.made_again),
+    Rule("graph-grows", "retrace", "a v1 graph that grows in a session loop", functions.graph_grows),
     Rule("constants-in-graph", "graph", "NumPy arrays baked into graphs", functions.constants),
     Rule("python-loop-unrolled", "graph", "a Python loop written out in a graph", functions.unrolled),
     Rule("models-kept", "leak", "models held by a name", made.models_kept),
@@ -59,6 +60,10 @@ RULES: tuple[Rule, ...] = (
     Rule("jacobian-all-at-once", "step", "a Jacobian by pfor", step.jacobian),
     Rule("called-on-everything", "step", "a model called on the whole dataset at once", step.called_on_everything),
     Rule("optimizer-state", "step", "slots that another optimizer would not have", step.optimizer_state),
+    Rule("peak-by-line", "step", "the line with most of the device's peak", peak.by_line, True),
+    Rule("host-peak", "step", "the line where RSS is far higher for a moment", peak.on_host, True),
+    Rule("reserved-unused", "device", "a GPU's memory that is reserved and never used", peak.reserved),
+    Rule("fragmentation", "device", "a request refused though enough was free, in pieces", peak.fragmented),
     Rule("activations-rule", "step", "activations at the peak: batch or recomputation", step.activations),
 )  # fmt: skip
 """In the order of the documentation. Several ids may share a function."""
@@ -105,7 +110,10 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
 
 
 def _without_repeats(recording: Recording, found: Sequence[Finding]) -> list[Finding]:
-    """General findings go where a special one names the same statement, or explains bytes that have no holder."""
+    """General findings go where a special one names the same statement, or explains bytes that have no holder.
+
+    General advice goes where there is any problem: it is for runs that nothing else explains.
+    """
     code = read_code(recording)
     special = [f for f in found if not BY_ID[f.id].general and f.severity == PROBLEM]
     named = [f for f in found if f.severity == PROBLEM and BY_ID[f.id].family in ("leak", "retrace") and f.source]
@@ -115,7 +123,8 @@ def _without_repeats(recording: Recording, found: Sequence[Finding]) -> list[Fin
             same = any(_same_statement(code.span(finding.source), other.source) for other in special)
             others = [f for f in named if f.id not in CATCH_ALL and (finding.id in CATCH_ALL or f in special)]
             nobodys = not finding.holder and any(3 * other.bytes >= finding.bytes for other in others)
-            if same or nobodys:
+            said = finding.severity != PROBLEM and bool(special)
+            if same or nobodys or said:
                 continue
         kept.append(finding)
     return kept

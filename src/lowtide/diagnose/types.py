@@ -37,8 +37,8 @@ class Finding:
 class Rule(NamedTuple):
     """A pure function from a Recording to Findings.
 
-    `family` is what `--fail-on` calls it: "leak", "retrace", "tape", "graph", "data", "step", "device", "oom". A rule that is
-    `general` says less than one made for the case: it yields to any other that names the same bytes.
+    `family` is what `--fail-on` calls it: "leak", "retrace", "tape", "graph", "data", "step", "device", "oom".
+    A rule that is `general` says less than one made for the case: it yields to any other that names the same bytes.
     """
 
     id: str

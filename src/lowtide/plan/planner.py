@@ -29,6 +29,7 @@ from lowtide.plan.stages import Stages
 from lowtide.units import format_size
 
 COARSE_FROM = 400  # groups: shorter games are played as they are
+SHORTER = 0.7  # times the groups: a coarse game that is not is no help
 FIRST_GAME = 0.7  # of the time for the coarse game, if it does not find a plan
 PROVE_LARGEST = 30_000  # variables of the model that proves a bound
 ROUNDS_BEFORE_PROOF = 2
@@ -53,7 +54,8 @@ class Planner:
         self.searches = [Search(self.game, order, seed, processes)]
         if self.game.end > COARSE_FROM:
             coarse = coarsen(self.game, order, max(row_profile(self.game, order).bytes))
-            self.searches.insert(0, Search(coarse, range(coarse.end), seed, processes))
+            if coarse.end < SHORTER * self.game.end:
+                self.searches.insert(0, Search(coarse, range(coarse.end), seed, processes))
 
     def solve(self, budget: int, seconds: float = 10.0, report: Report = silent, settle: float = 0.0) -> Solution:
         """The cheapest schedule found within `budget`; `Infeasible` if none was.
@@ -143,6 +145,8 @@ class Planner:
                 goal = self._prove(search, goal, watch)
             search.anneal(goal, say)
             if self._best(goal.budget) < float("inf"):
+                if goal.deadline < end:
+                    search.anneal(replace(goal, deadline=end), say)
                 return
 
     def _bound(self, budget: int) -> None:

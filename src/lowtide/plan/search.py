@@ -24,6 +24,7 @@ from lowtide.plan.wide import tape_for
 
 FIRST_MOVES = 4_000  # of the first round; each is half as long again as the one before
 GROWTH = 1.5
+THOROUGH = 40  # moves a group in the first round of a search that is to use all its time
 QUIET, STUCK = 2, 5  # rounds in a row that improve by less than asked end the search; and while there is no plan
 HOTS = (0.5, 2.0)  # temperatures of the two walks
 ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
@@ -71,9 +72,12 @@ class Search:
         return known is not None and known.cost <= goal.enough
 
     def evict(self, goal: Goal) -> None:
-        """First rows: greedily, and from what the best cut drops. Only of very long games the clock cuts this short."""
+        """First rows: greedily, and from what the best cut drops.
+
+        A search that is to settle has them whatever the clock says, unless the game is very long.
+        """
         until = float("inf")
-        if self.game.end > ANNEAL_LARGEST:
+        if self.game.end > ANNEAL_LARGEST or not goal.settle:
             until = monotonic() + (goal.deadline - monotonic()) * FIT_SHARE
         self.keep(fit(self.game, self.order, goal.budget, until))
         cut = self.cut(goal.budget)
@@ -111,7 +115,8 @@ class Search:
             if self.reached(goal) or quiet >= patience or goal.deadline - monotonic() < 0.02:
                 return
             say()
-            self._round(goal, turn, int(FIRST_MOVES * GROWTH**turn))
+            first = FIRST_MOVES if goal.settle else max(FIRST_MOVES, THOROUGH * self.game.end)
+            self._round(goal, turn, int(first * GROWTH**turn))
             quiet = quiet + 1 if self._standing(goal) >= before * (1 - goal.settle) and goal.settle else 0
 
     def _standing(self, goal: Goal) -> float:

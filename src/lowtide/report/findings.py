@@ -78,6 +78,7 @@ def _lines(finding: Mapping[str, Any]) -> Iterator[Text]:
         where = Text(f"{Path(finding['file']).name}:{finding['line']}", style="cyan")
         yield where.append(f"  {finding['code'] or ''}", style="")
     if finding["holder"]:
-        yield Text(f"held by {finding['holder']}", style="dim")
+        word = "filled by" if finding["id"] == "out-of-memory" else "held by"
+        yield Text(f"{word} {finding['holder']}", style="dim")
     saving = f" (saves {format_size(finding['saving_bytes'])})" if finding["saving_bytes"] else ""
     yield Text(f"fix: {finding['fix']}{saving}")

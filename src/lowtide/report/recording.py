@@ -30,6 +30,8 @@ from lowtide.record.views import (
 from lowtide.units import format_size
 
 WIDTH, CHART, HEIGHT, TOP = 80, 62, 4, 5
+GROWS = 16 * 1024
+"""Bytes a step from which on the host's growth is worth a closer look."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _KINDS = {
     "fit": "training steps (fit)",
@@ -65,7 +67,7 @@ def _parts(recording: Recording, file: str) -> Iterator[RenderableType]:
     detail = fullest_detail(recording)
     if detail is not None:
         yield _contents(detail)
-        yield _lines(detail)
+        yield _lines(recording, detail)
     yield _host(recording)
     for note in recording.notes:
         yield Text(f"Note {note}", style="yellow")
@@ -74,7 +76,7 @@ def _parts(recording: Recording, file: str) -> Iterator[RenderableType]:
 
 def _headline(recording: Recording) -> Text:
     text = Text(Path(recording.run.script).name, style="bold")
-    text.append(f" {_ending(recording)} after {recording.outcome.seconds:.1f} s", style="")
+    text.append(f" {_ending(recording)} {recording.outcome.seconds:.1f} s", style="")
     steps = main_steps(recording)
     if steps:
         count = sum(step.repeats for _, step in steps)
@@ -86,12 +88,12 @@ def _ending(recording: Recording) -> str:
     outcome = recording.outcome
     cause = " for want of memory" if outcome.out_of_memory else ""
     if outcome.how == "signal":
-        return f"was ended by {outcome.signal}{cause}"
+        return f"was ended by {outcome.signal}{cause} after"
     if outcome.how == "exception":
-        return f"failed with {outcome.exception}{cause}"
+        return f"failed with {outcome.exception}{cause} after"
     if outcome.how == "exit":
-        return f"exited with {outcome.exit_code}"
-    return "ran" if outcome.how == "done" else "was recorded up to"
+        return f"exited with {outcome.exit_code} after"
+    return "ran for" if outcome.how == "done" else "was recorded up to"
 
 
 def _facts(recording: Recording) -> Table:
@@ -182,7 +184,8 @@ def _block(height: float) -> str:
 
 
 def _titled(title: str) -> Table:
-    return Table(box=None, padding=(0, 1), title=title, title_justify="left", title_style="bold", show_header=False)
+    look = {"title": title, "title_justify": "left", "title_style": "bold", "show_header": False}
+    return Table(box=None, padding=(0, 1), min_width=len(title) + 1, **look)  # type: ignore[arg-type]  # rich's literals
 
 
 def _contents(detail: Detail) -> Columns:
@@ -200,15 +203,22 @@ def _contents(detail: Detail) -> Columns:
     return Columns([categories, layers], padding=(0, 2))
 
 
-def _lines(detail: Detail) -> Table:
+def _lines(recording: Recording, detail: Detail) -> Table:
     modes = by_mode(detail)
     share = modes.get("eager", 0) / max(1, sum(modes.values()))
     table = _titled(f"by line ({share:.0%} made by eager ops, {1 - share:.0%} by graphs)")
     table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="ellipsis", no_wrap=True, max_width=66)
+    table.add_column(overflow="ellipsis", no_wrap=True, max_width=28)
+    table.add_column(overflow="ellipsis", no_wrap=True, max_width=38, style="dim")
     for source, size in [(s, b) for s, b in by_line(detail).items() if s is not None][:TOP]:
-        table.add_row(format_size(size), _plain(_short(source)))
+        table.add_row(format_size(size), _plain(_short(source)), _plain(_code(recording, source)))
     return table
+
+
+def _code(recording: Recording, source: Source) -> str:
+    """The line itself, as it was when it ran."""
+    lines = recording.sources.get(source.file, "").splitlines()
+    return lines[source.line - 1].strip() if 0 < source.line <= len(lines) else ""
 
 
 def _host(recording: Recording) -> Text:
@@ -222,9 +232,23 @@ def _host(recording: Recording) -> Text:
 
 
 def _next(recording: Recording, file: str) -> Text:
-    text = Text("Next ", style="bold")
-    text.append(f"lowtide report {file} --html out.html", style="")
+    text = Text("Next", style="bold")
+    for command, what in _commands(recording, file):
+        text.append(f"\n {command}", style="")
+        text.append(f"   {what}", style="dim")
     return text
+
+
+def _commands(recording: Recording, file: str) -> Iterator[tuple[str, str]]:
+    """What to type now, and what for."""
+    yield f"lowtide report {file} --html out.html", "all of it, as a page"
+    name = Path(recording.run.script).name
+    peak, steps, host = device_peak(recording), main_steps(recording), growth(recording, lambda step: step.rss_bytes)
+    if peak is not None and steps and steps[0][1].kind in ("fit", "function"):
+        budget = max(1, peak.bytes * 8 // 10 >> 20)
+        yield f"lowtide fit --budget {budget}MiB {name}", "trains in less, same results"
+    if host is not None and host.bytes_per_step > GROWS and recording.run.host_tracer == "off":
+        yield f"lowtide run --host tracemalloc {name}", "names Python's lines"
 
 
 def _short(source: Source | None) -> str:

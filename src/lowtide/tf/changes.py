@@ -6,6 +6,7 @@ the script computes the same but for the batch, and touches nothing that the fin
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,8 @@ import tensorflow as tf
 from lowtide.tf import compat, compat_watch
 from lowtide.tf.places import calling_line
 
+_LASTING = contextlib.ExitStack()
+"""Never closed: a change lasts as long as the process."""
 PIECE = 256
 """Rows that are read at a time where an array is streamed."""
 
@@ -24,7 +27,7 @@ PIECE = 256
 def make_change(name: str) -> None:
     """For the rest of this process."""
     for owner, attribute, make in CHANGES[name]():
-        compat.replaced(owner, attribute, make).__enter__()
+        _LASTING.enter_context(compat.replaced(owner, attribute, make))
 
 
 def _stream() -> list[tuple[Any, str, Any]]:

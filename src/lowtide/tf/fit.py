@@ -24,6 +24,9 @@ from lowtide.tf.trace import Seen, batch_of, capture_function, capture_model, fl
 MakePlan = Callable[[Program, int], Plan]
 """(the step, a batch) -> its plan."""
 
+Planned = tuple[int, Plan, Callable[..., list[Any]]]
+"""The largest batch that the plan is for, the plan, and the step that runs so."""
+
 
 @dataclass(frozen=True)
 class _Kind:
@@ -92,20 +95,27 @@ class PlannedStep:
         known = next((variant for variant in self.variants if variant.takes(kind, tensors)), None)
         if known is None:
             step = settled(self._capture(data), tensors, size)
-            known = Variant(kind, step, _shapes(step), size, *self._planned(step, size))
+            known = Variant(kind, step, _shapes(step), *(self._alike(step, size) or self._planned(step, size)))
             self.variants.append(known)
         elif size > known.batch:
-            known.plan, known.call = self._planned(known.step, size)
-            known.batch = size
+            known.batch, known.plan, known.call = self._planned(known.step, size)
         else:
             return known
         self.plan = known.plan
         return known
 
-    def _planned(self, step: Step, batch: int) -> tuple[Plan, Callable[..., list[Any]]]:
+    def _alike(self, step: Step, batch: int) -> Planned | None:
+        """Where only a number from Python is another, the ops are the same, and so is the plan."""
+        ops, values = step.program.ops, step.program.values
+        for known in self.variants:
+            if batch <= known.batch and (known.step.program.ops, known.step.program.values) == (ops, values):
+                return known.batch, known.plan, as_function(step, planned_graph(step.graph_def, known.plan))
+        return None
+
+    def _planned(self, step: Step, batch: int) -> Planned:
         """Planned for the allocator as it is now."""
         plan = self._make(program_as_it_lies(step), batch)
-        return plan, as_function(step, planned_graph(step.graph_def, plan), plan.timeline.preparation)
+        return batch, plan, as_function(step, planned_graph(step.graph_def, plan), plan.timeline.preparation)
 
 
 def program_as_it_lies(step: Step) -> Program:

@@ -34,6 +34,12 @@ def count_cpu_bytes() -> bool:
     return True
 
 
+def _attached(watch: Watch) -> Any:
+    from lowtide.tf.attach import attach
+
+    return attach(watch)
+
+
 class InProcess:
     """Watches this process between `start` and `stop`; one at a time."""
 
@@ -65,12 +71,10 @@ class InProcess:
         when_tensorflow_is_ready(self._attach)
 
     def _attach(self) -> None:
-        from lowtide.tf.attach import attach
-
         watch = self.watch
         if watch is None or not watch.alive:
             return
-        self.attachment = watch.attempt("TensorFlow", lambda: attach(watch))
+        self.attachment = watch.attempt("TensorFlow", lambda: _attached(watch))
         if self._whole and self.attachment is not None:
             self.attachment.windows.whole()
 

@@ -10,7 +10,8 @@ from lowtide.ops import Act, rule_of
 from lowtide.program import Source
 from lowtide.record import Constant
 from lowtide.tf.graphs import CONTROL, edges
-from lowtide.tf.labels import Label, Labels, LayerNames, phases
+from lowtide.tf.labels import Label, Labels, LayerNames
+from lowtide.tf.phases import phases
 
 MOST_GRAPHS = 16
 """How many graphs are searched for a name: a function that is traced again and again has very many."""

@@ -30,7 +30,8 @@ class _Node(NamedTuple):
 
     @classmethod
     def of(cls, node: Any) -> _Node:
-        sources, controls = [], []
+        sources: list[str] = []
+        controls: list[str] = []
         for edge in edges(node):
             (controls if edge.output == CONTROL else sources).append(edge.node)
         whole = node.op in ("Cast", "Range") or ("T" in node.attr and node.attr["T"].type in _WHOLE_NUMBERS)

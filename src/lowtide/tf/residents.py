@@ -99,7 +99,8 @@ def _variable_address(variable: Any) -> int | None:
 
 
 def _optimizer_variables(alive: Living) -> set[int]:
-    slots = {id(compat_watch.value_of(v)) for optimizer in alive.optimizers for v in getattr(optimizer, "variables", ())}
+    variables = (v for optimizer in alive.optimizers for v in getattr(optimizer, "variables", ()))
+    slots = {id(compat_watch.value_of(variable)) for variable in variables}
     for optimizer in alive.v1_optimizers:
         slots.update(id(variable) for variable in optimizer.variables())
     return slots

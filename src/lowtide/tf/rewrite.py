@@ -127,20 +127,31 @@ def _hold(graph_def: GraphDef, loose: Loose) -> None:
         gate.input.extend(map(name, waits))
 
 
-_BIASES, _PADS = frozenset({"BiasAdd", "BiasAddGrad"}), frozenset({"Pad", "PadV2"})
+_PADS = frozenset({"Pad", "PadV2"})
 
 
 def _keep_apart(nodes: Sequence[Any]) -> None:
-    """A control edge beside the data edge for the second of two ops that oneDNN's graph pass would merge.
+    """A control edge from the first to the second of two ops that oneDNN's graph pass would merge.
 
-    It merges a convolution with its bias or padding, and the gradients of the two likewise, when both have the same
-    control edges. Merged they compute other bits, allocate otherwise, and may form a cycle with the order.
+    It merges a convolution with its bias or padding, and the gradients of its filter and its bias, when both have the
+    same control edges. Merged they compute other bits, allocate otherwise, and may form a cycle with the order. Two ops
+    of which one waits for the other never have the same.
     """
     kinds = {node.name: node.op for node in nodes}
+    gradients: dict[Any, str] = {}  # what a gradient of a filter or a bias reads, and the last that read it
     for node in nodes:
         source = parse_tensor(node.input[0]).node if node.input else ""
-        if (node.op in _BIASES or kinds.get(source) in _PADS) and f"^{source}" not in node.input:
-            node.input.append(f"^{source}")
+        if node.op == "BiasAddGrad" or "BackpropFilter" in node.op:
+            read = parse_tensor(node.input[0 if node.op == "BiasAddGrad" else 2])
+            _wait_for(node, gradients.get(read, ""))
+            gradients[read] = node.name
+        elif node.op == "BiasAdd" or kinds.get(source) in _PADS:
+            _wait_for(node, source)
+
+
+def _wait_for(node: Any, other: str) -> None:
+    if other and f"^{other}" not in node.input:
+        node.input.append(f"^{other}")
 
 
 _serial = itertools.count(1)

@@ -17,8 +17,8 @@ from lowtide.program import Source
 from lowtide.record import Constant, Trace
 from lowtide.tf import compat
 from lowtide.tf.labels import is_backward, user_line
-from lowtide.tf.phases import assigns
 from lowtide.tf.nodes import KnownGraphs
+from lowtide.tf.phases import assigns
 from lowtide.tf.places import calling_line, is_users_file
 from lowtide.tf.steps import Steps
 from lowtide.tf.watch import Watch

@@ -54,9 +54,12 @@ def main(request_file: str) -> None:
 
 
 def _attach(watch: Watch) -> None:
-    from lowtide.tf.attach import attach
+    def attach_it() -> None:
+        from lowtide.tf.attach import attach
 
-    watch.attempt("TensorFlow", lambda: attach(watch))
+        attach(watch)
+
+    watch.attempt("TensorFlow", attach_it)
     if change := os.environ.get("LOWTIDE_CHANGE"):
         from lowtide.tf.changes import make_change
 

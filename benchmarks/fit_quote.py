@@ -1,0 +1,82 @@
+"""Quotes benchmarks/results/fit.json between the marks in README.md: `python -m benchmarks.fit_quote`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from benchmarks.fit import MODELS, RESULTS
+from benchmarks.fit_times import TARGETS, times_missed
+from benchmarks.quote import put
+from lowtide.units import format_size
+
+
+def quoted(document: dict[str, Any]) -> str:
+    total, trained = document["summary"], document["summary"]["trained"]
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
+    worst = total["worst_prediction_error"] or 0.0
+    refused = f"{total['infeasible']} refused as impossible, {total['refused_above_smallest']} of them wrongly"
+    limited = f"{trained} of {trained + total['did_not_train']} trained to the end; {refused}"
+    cases = total["random_cases"]
+    order = f"{total['order_within_three_percent']} of {total['models']}; median {total['median_order_time']:+.1%}"
+    lines = [
+        f"{total['models']} models at {total['budgets']} budgets ({versions}, two cores):",
+        "",
+        "| | target | reached |",
+        "|---|---|---|",
+        f"| on an allocator of that size | trains to the end | {limited} |",
+        f"| plain TensorFlow on the same allocator | dies | at {total['plain_died']} of these {trained} |",
+        f"| variables and outputs after three steps | the same bits | {total['same_bits']} of {trained} |",
+        f"| measured peak | never above the budget | {total['within_budget']} of {trained} |",
+        f"| predicted peak | within 2 % | {total['predicted_within_two_percent']} of {trained}; worst {worst:+.2%} |",
+        f"| random models and budgets | same bits, within budget | {cases - total['random_broken']} of {cases} |",
+        f"| order alone, time of a step | +3 % at most | {order} |",
+        "",
+        "| model | | plain needs | smallest budget | of that | time at 75 % | at 60 % | missed |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_line(model) for model in document["models"]),
+        "",
+        "Time of a step against plain TensorFlow's in the same run, by what is left of the step's bytes:",
+        "",
+        "| model | way | bytes | time | predicted | target |",
+        "|---|---|---|---|---|---|",
+        *(line for row in document["times"] for line in _times(row)),
+        "",
+        f"Not reached: {'; '.join(times_missed(document['times'])) or 'none'}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(model: dict[str, Any]) -> str:
+    about = next(words for name, _, words in MODELS if name == model["name"])
+    if not model["rows"]:
+        return f"| {model['name']} | {about} | | | | | | {model['error'][:60]} |"
+    smallest = model["rows"][-1]
+    missed = ", ".join(dict.fromkeys(word.split(":")[0] for row in model["rows"] for word in row["broken"]))
+    paid = []
+    for share in (0.75, 0.6):
+        row = next(row for row in model["rows"] if row["share"] == share)
+        paid.append(f"{row['predicted_slowdown']:+.1%}" if "predicted_slowdown" in row else "-")
+    sizes = f"{format_size(model['plain_bytes'])} | {smallest['mib']} MiB | {smallest['of_plain']:.0%}"
+    return f"| {model['name']} | {about} | {sizes} | {paid[0]} | {paid[1]} | {missed} |"
+
+
+def _times(row: dict[str, Any]) -> list[str]:
+    lines = []
+    for label, way in row["ways"].items():
+        if "error" in way:
+            lines.append(f"| {row['name']} | {label} | {way['error'][:90]} | | | |")
+            continue
+        target = f"{TARGETS[label]:+.0%} at most" if label in TARGETS else ""
+        predicted = f"{way['predicted']:+.1%}" if "predicted" in way else ""
+        share = f"{way['bytes'] / row['plain_step_bytes']:.0%}"
+        lines.append(f"| {row['name']} | {label} | {share} | {way['time'] - 1:+.1%} | {predicted} | {target} |")
+    return lines
+
+
+def main() -> None:
+    put("bench-fit", quoted(json.loads(RESULTS.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The peak in general: the line that has most of it, on the device and on the host; what is reserved and never used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from lowtide.diagnose.code import read_code
+from lowtide.diagnose.evidence import is_worth
+from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
+from lowtide.program import Source
+from lowtide.record import Detail, Recording, Sample
+from lowtide.record.views import fullest_detail, inside, main_steps, reserve_unused
+from lowtide.units import format_size
+
+LARGE = 0.2
+SOON = 1.0
+"""Seconds around the highest sample in which the line is looked for."""
+IDLE = 0.25
+
+
+def by_line(recording: Recording) -> Iterator[Finding]:
+    """Of what a step itself allocates, one line has most at the peak."""
+    detail = fullest_detail(recording)
+    if detail is None:
+        return
+    sizes: Counter[Source] = Counter()
+    for a in detail.at_peak:
+        source = detail.sites[a.site].source
+        if a.start and source is not None and a.category not in ("parameters", "optimizer state"):
+            sizes[source] += a.chunk_bytes
+    if not sizes:
+        return
+    source, size = sizes.most_common(1)[0]
+    if is_worth(recording, size, LARGE):
+        largest, shape = _largest(detail, source)
+        yield Finding(
+            "peak-by-line", ADVICE,
+            f"this line has {size / max(1, detail.peak_bytes):.0%} of the device's peak, {shape} the largest of it",
+            size, source, read_code(recording).text(source),
+            "make what it computes smaller or shorter-lived: a smaller batch or piece, a lower precision, in place",
+            None, "", largest,
+        )  # fmt: skip
+
+
+def _largest(detail: Detail, source: Source) -> tuple[int, str]:
+    found = [a for a in detail.at_peak if a.start and detail.sites[a.site].source == source]
+    best = max(found, key=lambda a: a.chunk_bytes)
+    return best.chunk_bytes, f"{best.dtype} {best.shape}".strip() or detail.sites[best.site].kind
+
+
+def on_host(recording: Recording) -> Iterator[Finding]:
+    """RSS was far higher for a moment than it is later: the line that the script was on."""
+    samples = [s for s in inside(recording) if s.rss_bytes is not None]
+    if len(samples) < 4:
+        return
+    top = max(samples, key=lambda s: s.rss_bytes or 0)
+    later = sorted(s.rss_bytes or 0 for s in samples if s.time > top.time)
+    if not later:
+        return
+    size = (top.rss_bytes or 0) - later[len(later) // 2]
+    source = _line_near(samples, top)
+    if source is not None and is_worth(recording, size, LARGE) and not _in_step(recording, top.time):
+        yield Finding(
+            "host-peak", ADVICE, f"for a moment the process has {format_size(size)} more than later",
+            size, source, read_code(recording).text(source),
+            "build it in pieces, in the type that is needed, and let the parts go before the whole is used",
+            None, "", size,
+        )  # fmt: skip
+
+
+def _line_near(samples: list[Sample], top: Sample) -> Source | None:
+    near = [s for s in samples if s.source is not None and abs(s.time - top.time) <= SOON]
+    return min(near, key=lambda s: abs(s.time - top.time)).source if near else None
+
+
+def _in_step(recording: Recording, time: float) -> bool:
+    return any(step.start <= time <= step.stop for _, step in main_steps(recording))
+
+
+def reserved(recording: Recording) -> Iterator[Finding]:
+    """A GPU's memory that TensorFlow has taken and never used. On a CPU it is only address space."""
+    device = next((d for d in recording.run.machine.devices if "GPU" in d.name), None)
+    taken = reserve_unused(recording)
+    if device is None or taken is None or taken[1] < IDLE * taken[0] or not is_worth(recording, taken[1]):
+        return
+    yield Finding(
+        "reserved-unused", ADVICE, f"{format_size(taken[1])} reserved on {device.name} were never in use",
+        taken[1], None, "", "tf.config.experimental.set_memory_growth(gpu, True), or a limit for the logical device",
+        None, "", taken[1],
+    )  # fmt: skip
+
+
+def fragmented(recording: Recording) -> Iterator[Finding]:
+    """A request was refused although more than it asked for was free, in pieces."""
+    refusal, detail = recording.outcome.refusal, fullest_detail(recording)
+    if refusal is None or refusal.requested_bytes is None or detail is None or detail.reserved_bytes is None:
+        return
+    free = detail.reserved_bytes - detail.begin_bytes
+    largest = detail.largest_free_bytes or 0
+    if free >= refusal.requested_bytes > largest:
+        yield Finding(
+            "fragmentation", PROBLEM,
+            f"{format_size(free)} were free, the largest piece {format_size(largest)}: less than was asked for",
+            free - largest, refusal.source, read_code(recording).text(refusal.source),
+            "TF_GPU_ALLOCATOR=cuda_malloc_async on a GPU; allocate large things first; keep fewer small tensors",
+            None, "", free - largest,
+        )  # fmt: skip
