@@ -1,8 +1,9 @@
-"""How often `lowtide run` names the line and the cause: `python -m benchmarks.diagnose [NAME ...]`.
+"""How often `lowtide run` names the line and the cause: `python -m benchmarks.diagnose [--recordings DIR] [NAME ...]`.
 
 Every case is a script with a `bad` and a `good` variant, after a public issue. Those of the project are in tests/cases;
-others may lie in ../shared/cases. Each variant is run once through the command, as a user would. The mark `# CULPRIT`
-and the table of causes below are read here and nowhere else.
+others may lie in ../shared/cases. Each variant is run once through the command, as a user would; with `--recordings`
+those are kept in DIR as NAME.VARIANT.db, and one that is there is judged again instead of run. The mark `# CULPRIT` and
+the table of causes are read here and nowhere else.
 
 recall: bad variants whose first finding names the marked statement and the right cause. precision: of the problems
 above 5 % of the peak, first findings of bad variants and all findings of good ones, those that are right.
@@ -10,6 +11,7 @@ above 5 % of the peak, first findings of bad variants and all findings of good o
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import subprocess
@@ -42,16 +44,15 @@ def cases(names: list[str]) -> list[tuple[str, Path]]:
     return [(whose, file) for whose, file in found if not names or any(name in file.stem for name in names)]
 
 
-def run_variant(script: Path, variant: str) -> dict[str, Any]:
-    """What `lowtide run --json` says of it."""
-    with tempfile.TemporaryDirectory(prefix="lowtide-bench-") as folder:
-        command = [
-            sys.executable, "-m", "lowtide.cli.main", "run", "--json", "--out", f"{folder}/run.db", str(script),
-            variant,
-        ]  # fmt: skip
-        began = monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
-        seconds = monotonic() - began
+def run_variant(script: Path, variant: str, folder: Path) -> dict[str, Any]:
+    """What `lowtide run --json` says of it, or `lowtide report --json` of the recording that is there."""
+    file = folder / f"{script.stem}.{variant}.db"
+    again = ["report", "--json", str(file)]
+    first = ["run", "--json", "--out", str(file), str(script), variant]
+    command = [sys.executable, "-m", "lowtide.cli.main", *(again if file.exists() else first)]
+    began = monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    seconds = monotonic() - began
     try:
         found: dict[str, Any] = json.loads(done.stdout)
     except json.JSONDecodeError:
@@ -78,9 +79,9 @@ def culprit_lines(script: Path) -> set[int]:
     return lines
 
 
-def judged(whose: str, script: Path) -> dict[str, Any]:
+def judged(whose: str, script: Path, folder: Path) -> dict[str, Any]:
     """One case, both variants, and the verdicts."""
-    bad, good = run_variant(script, "bad"), run_variant(script, "good")
+    bad, good = run_variant(script, "bad", folder), run_variant(script, "good", folder)
     first = next(iter(bad.get("findings", [])), None)
     named = bool(first) and first["line"] in culprit_lines(script) and Path(first["file"] or "").name == script.name
     causes = CAUSES.get(script.stem, ())
@@ -133,19 +134,23 @@ def table(rows: list[dict[str, Any]]) -> Table:
     return shown
 
 
-def progress(chosen: list[tuple[str, Path]], console: Console) -> Iterator[dict[str, Any]]:
+def progress(chosen: list[tuple[str, Path]], folder: Path, console: Console) -> Iterator[dict[str, Any]]:
     with Progress(console=console) as bar:
         task = bar.add_task("cases", total=len(chosen))
         for whose, script in chosen:
             bar.update(task, description=script.stem)
-            yield judged(whose, script)
+            yield judged(whose, script, folder)
             bar.advance(task)
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.diagnose")
+    parser.add_argument("--recordings", type=Path, metavar="DIR", help="keep recordings here, and judge those that are")
+    parser.add_argument("names", nargs="*", help="parts of names of cases; all when none is given")
+    options = parser.parse_args()
     console = Console(stderr=True)
-    chosen = cases(sys.argv[1:])
-    rows = list(progress(chosen, console))
+    with tempfile.TemporaryDirectory(prefix="lowtide-bench-") as folder:
+        rows = list(progress(cases(options.names), options.recordings or Path(folder), console))
     groups = {"all": rows, **{whose: [row for row in rows if row["whose"] == whose] for whose in FOLDERS}}
     totals = {name: summary(group) for name, group in groups.items() if group}
     console.print(table(rows))
@@ -153,7 +158,7 @@ def main() -> int:
         named = f"{total['line_and_cause_named']} of {total['cases']} named, recall {total['recall']:.0%}"
         clean = f"precision {total['precision']:.0%}, good variants clean {total['good_without_problem']}"
         console.print(f"{name}: {named}, {clean}")
-    if not sys.argv[1:]:
+    if not options.names:
         versions = {name: version(name) for name in ("tensorflow-cpu", "keras")}
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps({"versions": versions, "summary": totals, "rows": rows}, indent=1) + "\n")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,13 @@ def step_bytes(call: Callable[[], Any]) -> int:
     """What a step needs on top of what is there before it."""
     peaks = peaks_of(call)
     return max(peaks) - profile.device_bytes()["current"]
+
+
+def said_by(error: Exception) -> str:
+    """The line that says it: without colours, and without Keras's opening."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines()
+    said = [line for line in lines if line.strip() and not line.startswith("Exception encountered")]
+    return (said or lines or [""])[0][:200]
 
 
 def main(name: str, batch: int, seconds: float) -> None:
@@ -61,7 +69,7 @@ def main(name: str, batch: int, seconds: float) -> None:
             calls[label]()
         except Exception as error:  # noqa: BLE001  # whatever another way of doing it raises is its row
             calls.pop(label, None)
-            rows[label] = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+            rows[label] = {"error": f"{type(error).__name__}: {said_by(error)}"}
     for label, call in calls.items():
         rows.setdefault(label, {})["bytes"] = step_bytes(call)
     for label, ratio in time_ratios(plain, calls, ROUNDS).items():

@@ -3,10 +3,10 @@
     python -m benchmarks.run [--only keras ...] [--rounds N]
 
 Step time is the lower quartile over steps that are neither among the first nor recorded in full, and of all rounds the
-best, as in `timeit`: whatever else the machine does only ever adds to it. `cpu` is processor time against the plain script
-on the same allocator, which a busy machine changes less. RAM is the median of the highest RSS. The
-plain script is run both as it is and on the allocator that `lowtide run` uses: time is compared with the one as it is,
-RAM with the other, since which allocator keeps how much is not what watching costs (the table has both). Writes
+best, as in `timeit`: whatever else the machine does only ever adds to it. `cpu` is processor time against the plain
+script on the same allocator, which a busy machine changes less. RAM is the median of the highest RSS. The plain script
+is run both as it is and on the allocator that `lowtide run` uses: time is compared with the one as it is, RAM with the
+other, since which allocator keeps how much is not what watching costs (the table has both). Writes
 benchmarks/results/run.json, and exits with 3 when a bound is broken: 5 % of step time, 50 MB of RAM.
 """
 
@@ -108,7 +108,8 @@ def show(kind: str, rows: list[dict[str, Any]]) -> Table:
         table.add_column(name, justify="left" if not name else "right")
     for one in rows:
         table.add_row(
-            one["way"], f"{one['step_seconds'] * 1e3:.2f} ms", f"{one['time_overhead']:+.1%}", f"{one['cpu_overhead']:+.1%}",
+            one["way"], f"{one['step_seconds'] * 1e3:.2f} ms",
+            *(f"{one[key]:+.1%}" for key in ("time_overhead", "cpu_overhead")),
             *(f"{one[key] / 1e6:+.0f} MB" for key in ("rss_bytes", "over_plain_bytes", "over_plain_on_bfc_bytes")),
         )  # fmt: skip
     return table

@@ -13,6 +13,7 @@ from lowtide.errors import BadUse
 from lowtide.machine import memory
 from lowtide.plan import Plan, make_plan, plan_curve, plan_facts
 from lowtide.plan.aside import make_plan_aside
+from lowtide.plan.room import in_one_region
 from lowtide.program import Program
 from lowtide.record import Recording
 from lowtide.report.doctor import Checkup
@@ -122,7 +123,7 @@ def _program_of(model: Any, batch_size: int, data: Any) -> tuple[Program, str, i
     replicas = replicas_of(model)
     share = -(-batch_size // replicas)
     batch = example_batch(model, share) if data is None else first_batch(data, share)
-    return *settled_model(model, batch, share), replicas
+    return *settled_model(model, batch, share, data is not None), replicas
 
 
 def _check_batch(batch_size: object) -> None:
@@ -222,9 +223,13 @@ def fit_target(
         limit = _bytes_of(budget, program, program.batch)
     else:
         limit = parse_size(budget)
+    _check_limit(budget, limit)
+    return fit(target, arguments, limit, seconds, on_plan)
+
+
+def _check_limit(budget: str, limit: int) -> None:
     if limit < LEAST_LIMIT:
         raise BadUse(f"budget {budget!r}: expected at least {format_size(LEAST_LIMIT)}, the least a limit can be")
-    return fit(target, arguments, limit, seconds, on_plan)
 
 
 def plan_target(
@@ -243,7 +248,12 @@ def plan_target(
 
     program = capture_target(target, arguments).program
     plain = plain_range(program, program.batch)
-    plan = make_plan(program, _bytes_of(budget, program, program.batch), seconds=seconds)
+    limit = _bytes_of(budget, program, program.batch)
+    _check_limit(budget, limit)
+    limit = limit // LEAST_LIMIT * LEAST_LIMIT
+    if program.chunks is not None:  # as the process of `fit` will have it: one region of that size
+        program = replace(program, chunks=in_one_region(program.chunks, limit))
+    plan = make_plan(program, limit, seconds=seconds)
     facts = {**plan_facts(plan, plain), **plan_curve(program, seconds), "versions": dict(program.versions)}
     if html is not None:
         write_html(plan_page(plan, facts, Path(target).name, recording), html)

@@ -556,6 +556,26 @@ def test_from_python_a_model_that_xla_compiles_has_xlas_plan() -> None:
     assert compiled.per_sample >= 256 * 4
 
 
+class WideIfPositive(keras.layers.Layer):
+    """A branch that needs much more than the other."""
+
+    def call(self, x: Any) -> Any:
+        wide = lambda: tf.reduce_sum(tf.tanh(tf.tile(x, [1, 64])), axis=1, keepdims=True)  # noqa: E731
+        return x * tf.cond(tf.reduce_mean(x) > 0.0, wide, lambda: x[:, :1])
+
+
+def test_from_python_the_users_data_chooses_the_branch_and_made_up_data_does_not() -> None:
+    ones = keras.initializers.Ones()
+    dense = keras.layers.Dense(16, kernel_initializer=ones)
+    model = keras.Sequential([keras.Input([8]), dense, WideIfPositive()])
+    model.compile(keras.optimizers.SGD(1e-9), "mse")  # a large step could turn the sign between two rehearsals
+    made_up = lowtide.predict(model, batch_size=64)
+    narrow = lowtide.predict(model, batch_size=64, data=(-np.ones([64, 8], "f"), np.zeros([64, 16], "f")))
+    assert {note.treatment for note in made_up.forecast.notes} == {"bounded"}
+    assert {note.treatment for note in narrow.forecast.notes} == {"rehearsed"}
+    assert narrow.peak < made_up.peak
+
+
 class CallsPython(keras.layers.Layer):
     def call(self, x: Any) -> Any:
         return tf.ensure_shape(tf.py_function(lambda x: x, [x], tf.float32), x.shape)

@@ -98,3 +98,28 @@ def test_an_unmodified_script_trains_to_its_end_on_an_allocator_of_that_size(tmp
     refused = subprocess.run([*command, "8MiB", str(script)], capture_output=True, text=True, check=False)
     assert refused.returncode == 3
     assert "smallest budget reached" in refused.stderr.strip().splitlines()[-1]
+
+
+LARGE_DATA = """
+import keras, numpy as np
+keras.utils.set_random_seed(1)
+layers = keras.layers
+blocks = [l for c in (16, 16, 32, 32) for l in (layers.Conv2D(c, 3, padding="same"), layers.BatchNormalization(),
+                                                layers.ReLU())]
+model = keras.Sequential([keras.Input((64, 64, 3)), *blocks, layers.GlobalAveragePooling2D(), layers.Dense(5)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+x, y = np.random.rand(600, 64, 64, 3), np.random.randint(0, 5, 600)
+options = dict(steps_per_epoch=2, validation_steps=2, validation_data=(x[:500], y[:500]))
+history = model.fit(x, y, batch_size=8, epochs=2, verbose=0, **options)
+print("losses", len(history.history["val_loss"]))
+"""
+
+
+def test_arrays_of_training_and_validation_data_are_not_of_the_budget(tmp_path: Path) -> None:
+    """Together they are larger than it, and the validation's come after the plan."""
+    script = tmp_path / "train.py"
+    script.write_text(LARGE_DATA)
+    command = [sys.executable, "-m", "lowtide.cli.main", "fit", "--seconds", "6", "--budget", "40MiB", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip().endswith("losses 2")

@@ -17,7 +17,8 @@ DESCRIPTION = (
     "TensorFlow's allocator is given the budget and no more."
 )
 EPILOG = """\
-Options go before the script; everything after it is the script's own.
+The target is a script here; `lowtide plan` also takes module.py:factory and model.keras. Options go before the
+script; everything after it is the script's own. For a percentage the script is first run up to its first step.
 
 examples:
   lowtide fit --budget 900MiB train.py

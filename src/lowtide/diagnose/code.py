@@ -134,6 +134,10 @@ class Code:
             for node in file.nodes()
         )
 
+    def puts(self) -> list[Source]:
+        """Live lines that put something into some container by a method."""
+        return [line for line, _ in self.calls(*(f".{name}" for name in PUTS))]
+
     def puts_into(self, name: str) -> list[Source]:
         """Live lines that put something into the container `name`: an append, an item, `+=`."""
         found = []

@@ -163,7 +163,13 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
                 return line
     if row.held_at and code.ran(row.held_at) and row.holder and row.kind not in ("tensor", "array"):
         return row.held_at
-    return _kept_by_name(recording, row) or (row.held_at if code.ran(row.held_at) else None) or row.made
+    by_name = _kept_by_name(recording, row) or (row.held_at if code.ran(row.held_at) else None)
+    return by_name or row.made or _only_one(line for line in code.puts() if code.in_loop(line))
+
+
+def _only_one(lines: Iterable[Source]) -> Source | None:
+    found = set(lines)
+    return found.pop() if len(found) == 1 else None
 
 
 def _kept_by_name(recording: Recording, row: Held) -> Source | None:

@@ -29,7 +29,7 @@ NOTABLE = 0.03
 
 def on_device(recording: Recording) -> Iterator[Finding]:
     """Device bytes rise from step to step: which line's buffers outlive the step that made them."""
-    if not device_goes_on(recording):
+    if _few_steps(recording) or not device_goes_on(recording):
         return
     found = rise(recording, "device_bytes")
     found -= sum(g.bytes for g in grown(recording) if g.row.kind in ("tensor", "variable") and g.row.holder)
@@ -44,6 +44,11 @@ def on_device(recording: Recording) -> Iterator[Finding]:
         "something holds what this line makes: look for a list, an attribute or a closure that it ends up in",
         round(found / max(1, step_count(recording))), "", round(found * share) or None,
     )  # fmt: skip
+
+
+def _few_steps(recording: Recording) -> bool:
+    """Too few to call anything growth; a run without any is judged by its samples."""
+    return 0 < len(main_steps(recording)) < FEWEST
 
 
 def _surviving(recording: Recording) -> tuple[Source | None, float]:
@@ -63,8 +68,7 @@ def _line(detail: Detail, site: int) -> Source | None:
 
 def on_host(recording: Recording) -> Iterator[Finding]:
     """The process grows from step to step outside the device: the lines it was on meanwhile."""
-    few = 0 < len(main_steps(recording)) < FEWEST
-    if few or not host_goes_on(recording):
+    if _few_steps(recording) or not host_goes_on(recording):
         return
     found = rise(recording, "rss_bytes") - rise(recording, "device_bytes")
     found -= sum(g.bytes for g in grown(recording) if g.row.kind == "array")

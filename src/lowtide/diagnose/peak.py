@@ -13,7 +13,7 @@ from lowtide.record import Detail, Recording, Sample
 from lowtide.record.views import fullest_detail, inside, main_steps, reserve_unused
 from lowtide.units import format_size
 
-LARGE = 0.2
+LARGE, NOTABLE = 0.2, 0.12
 SOON = 1.0
 """Seconds around the highest sample in which the line is looked for."""
 IDLE = 0.25
@@ -32,7 +32,7 @@ def by_line(recording: Recording) -> Iterator[Finding]:
     if not sizes:
         return
     source, size = sizes.most_common(1)[0]
-    if is_worth(recording, size, LARGE):
+    if is_worth(recording, size, NOTABLE):
         largest, shape = _largest(detail, source)
         yield Finding(
             "peak-by-line", ADVICE,

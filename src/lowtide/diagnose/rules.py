@@ -112,7 +112,7 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
 def _without_repeats(recording: Recording, found: Sequence[Finding]) -> list[Finding]:
     """General findings go where a special one names the same statement, or explains bytes that have no holder.
 
-    General advice goes where there is any problem: it is for runs that nothing else explains.
+    General advice goes where there is anything else: it is for runs that nothing else explains.
     """
     code = read_code(recording)
     special = [f for f in found if not BY_ID[f.id].general and f.severity == PROBLEM]
@@ -123,7 +123,7 @@ def _without_repeats(recording: Recording, found: Sequence[Finding]) -> list[Fin
             same = any(_same_statement(code.span(finding.source), other.source) for other in special)
             others = [f for f in named if f.id not in CATCH_ALL and (finding.id in CATCH_ALL or f in special)]
             nobodys = not finding.holder and any(3 * other.bytes >= finding.bytes for other in others)
-            said = finding.severity != PROBLEM and bool(special)
+            said = finding.severity != PROBLEM and any(not BY_ID[other.id].general for other in found)
             if same or nobodys or said:
                 continue
         kept.append(finding)

@@ -30,6 +30,7 @@ HOTS = (0.5, 2.0)  # temperatures of the two walks
 ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
 CUT_LARGEST = 12_000  # nodes or groups: the work grows with their square
 VARIANT_MOVES = 300
+FIT_LEAST = 0.5  # seconds for the first rows even when the time is up: no plan at all is worse
 FIT_SHARE = 0.6  # of the time, at most, for the first rows
 
 
@@ -78,7 +79,7 @@ class Search:
         """
         until = float("inf")
         if self.game.end > ANNEAL_LARGEST or not goal.settle:
-            until = monotonic() + (goal.deadline - monotonic()) * FIT_SHARE
+            until = monotonic() + max(FIT_LEAST, (goal.deadline - monotonic()) * FIT_SHARE)
         self.keep(fit(self.game, self.order, goal.budget, until))
         cut = self.cut(goal.budget)
         if cut.drop and monotonic() < until:

@@ -34,22 +34,22 @@ from lowtide.tf.xla import as_compiled
 PROGRAM, GRAPH, REQUEST, SETTLED = "program.lowtide", "graph.pb", "request.json", "settled.lowtide"
 
 
-def settled_model(model: Any, data: Any, asked: int) -> tuple[Program, str]:
+def settled_model(model: Any, data: Any, asked: int, real: bool) -> tuple[Program, str]:
     """The step of a compiled Keras model on a batch like `data`, with nothing left open, and its compiler: "xla" or "".
 
-    `asked` is a batch that it has to be right at, beside that of `data`. Where the other process fails, a note says
-    so, and what was assumed.
+    `asked` is a batch that it has to be right at, beside that of `data`. `real`: the data is the user's, so that the
+    branches it chooses are those that count. Where the other process fails, a note says so, and what was assumed.
     """
     step = capture_model(model, data, Seen(batches=(asked,)))
     program = step.program
     if model.run_eagerly:
         program = as_if_compiled(program)
     compiled = bool(model.jit_compile) and not model.run_eagerly
-    if not compiled and not needs_rehearsal(program):
+    if not compiled and not needs_rehearsal(program, choose_branches=real):
         return program, ""
     try:
         step = _as_xla_takes_it(model, data, program) if compiled else replace(step, program=program)
-        return _settled(step, flat_tensors(data), batch_of(data) or 1, compiled)
+        return _settled(step, flat_tensors(data), batch_of(data) or 1, compiled, real)
     except (NotCapturable, tf.errors.OpError) as error:
         why = str(error).splitlines()[0]
         return (_as_if_not_compiled(program, why) if compiled else unanswered(program, why)), ""
@@ -65,9 +65,9 @@ def _as_xla_takes_it(model: Any, data: Any, program: Program) -> Step:
     return as_traced(concrete, program)
 
 
-def _settled(step: Step, arguments: Sequence[Any], batch: int, compiled: bool) -> tuple[Program, str]:
+def _settled(step: Step, arguments: Sequence[Any], batch: int, compiled: bool, real: bool) -> tuple[Program, str]:
     with tempfile.TemporaryDirectory(prefix="lowtide-") as name:
-        _write(step, arguments, batch, compiled, Path(name))
+        _write(step, arguments, batch, compiled, real, Path(name))
         return _run(Path(name)), "xla" if compiled else ""
 
 
@@ -92,7 +92,7 @@ def _run(folder: Path) -> Program:
 # --- a step as files ---
 
 
-def _write(step: Step, arguments: Sequence[Any], batch: int, compiled: bool, folder: Path) -> None:
+def _write(step: Step, arguments: Sequence[Any], batch: int, compiled: bool, real: bool, folder: Path) -> None:
     """XLA takes the graph as it was traced, and sizes instead of data; a rehearsal takes what Grappler made of it."""
     (folder / GRAPH).write_bytes(step.graph_def.SerializeToString())
     save_program(step.program, folder / PROGRAM)
@@ -107,6 +107,7 @@ def _write(step: Step, arguments: Sequence[Any], batch: int, compiled: bool, fol
     open_batch = any(node.name in step.arguments and _is_open(node) for node in step.graph_def.node)
     request = {
         "compiled": compiled,
+        "real": real,
         "law": open_batch,
         "batch": batch,
         "given": given,
@@ -158,7 +159,7 @@ def main(name: str) -> None:
     else:
         types = enumerate(request["types"])
         rows = [_read_tensor(folder / f"argument_{index}", dtype) for index, dtype in types]
-        settled = rehearse(step, rows, min(request["batch"], SMALL_BATCH))
+        settled = rehearse(step, rows, min(request["batch"], SMALL_BATCH), choose_branches=request["real"])
     save_program(settled, folder / SETTLED)
     del variables  # alive until here: the step has their handles only
 

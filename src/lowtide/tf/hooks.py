@@ -24,6 +24,7 @@ from lowtide.program import Source
 from lowtide.tf import compat
 from lowtide.tf.phases import assigns
 from lowtide.tf.places import calling_line
+from lowtide.tf.shared import sharing_arrays
 
 
 class OnStep(Protocol):
@@ -100,6 +101,7 @@ def replace_steps(replacement: Replace, sources: LayerSources) -> Iterator[None]
     busy = _Busy()
     patches: tuple[Patch, ...] = (
         (compat.TRAINER_CLASS, "make_train_function", functools.partial(_replaced_train_function, replacement, busy)),
+        (compat.TRAINER_CLASS, "fit", sharing_arrays),
         (compat.FUNCTION_CLASS, "__call__", functools.partial(_replaced_call, replacement, busy)),
         (compat.SESSION_CLASS, "run", functools.partial(_session_run, replacement)),
         (compat.OPTIMIZER_CLASS, "apply", functools.partial(_eager_update, busy)),
