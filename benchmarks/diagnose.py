@@ -59,7 +59,7 @@ def run_variant(script: Path, variant: str, folder: Path) -> dict[str, Any]:
         words = done.stderr.strip().splitlines()
         return {"error": words[-1][:200] if words else f"exit code {done.returncode}", "seconds": seconds}
     peak = max(found["host_peak_bytes"] or 0, found["device_peak_bytes"] or 0)
-    return {"seconds": seconds, "peak_bytes": peak, "findings": found["findings"]}
+    return {"seconds": seconds, "peak_bytes": peak, "findings": found["findings"], "reused": command[3] == "report"}
 
 
 def culprit_lines(script: Path) -> set[int]:
@@ -96,6 +96,7 @@ def judged(whose: str, script: Path, folder: Path) -> dict[str, Any]:
         "good_peak_bytes": good.get("peak_bytes"),
         "false_problems": false,
         "seconds": bad["seconds"] + good["seconds"],
+        "reused_recordings": bool(bad.get("reused")) + bool(good.get("reused")),
         "error": bad.get("error") or good.get("error"),
     }
 
@@ -113,6 +114,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "line_named": sum(row["line_named"] for row in rows),
         "line_and_cause_named": len(right),
         "good_without_problem": sum(not row["false_problems"] and not row["error"] for row in rows),
+        "reused_recordings": sum(row["reused_recordings"] for row in rows),
         "failed_to_run": sum(bool(row["error"]) for row in rows),
         "recall": len(right) / max(1, len(rows)),
         "precision": len(right) / max(1, len(right) + len(wrong) + false),

@@ -28,7 +28,10 @@ def quoted(document: dict[str, Any]) -> str:
     missed = [row for row in document["rows"] if not (row["line_named"] and row["cause_named"])]
     said = ", ".join(f"{row['case']} ({(row['first'] or {'id': 'nothing'})['id']})" for row in missed)
     largest = max(document["rows"], key=lambda row: (row["first"] or {"bytes": 0})["bytes"])
-    lines += ["", f"Missed: {said or 'none'}."]
+    lines += ["", "The rules were written with these cases at hand: other scripts will fare worse."]
+    lines.append(f"Missed: {said or 'none'}.")
+    if kept := document["summary"]["all"]["reused_recordings"]:
+        lines.append(f"{kept} of {2 * len(document['rows'])} runs were judged from recordings kept from earlier runs.")
     if largest["first"]:
         lines.append(f"Largest finding: {format_size(largest['first']['bytes'])}, {largest['case']}.")
     return "\n".join(lines) + "\n"

@@ -90,6 +90,12 @@ def test_a_cache_that_fills_once_is_no_leak() -> None:
     assert diagnose(replace(run, steps=steps)) == []
 
 
+def test_growth_that_nothing_explains_is_put_down_to_the_only_line_that_keeps_anything() -> None:
+    run = recording(LOOP, host=6)
+    elsewhere = tuple(sample._replace(source=at(3)) for sample in run.samples)
+    assert diagnose(replace(run, samples=elsewhere))[0].source == at(4)
+
+
 def test_several_forms_kept_by_one_line_are_one_finding() -> None:
     holder = "kept (list of 20, global of train.py)"
     two = (held("tensor", holder, 20, 60, 3), held("tensor", holder, 20, 40, 3)._replace(example="int64 (9,)"))

@@ -13,7 +13,7 @@ from lowtide.program import Dim, Op, Program, Resident, Value
 from lowtide.simulate import simulate, tidy_order
 from lowtide.simulate.executor import Executor
 from lowtide.simulate.machine import run, run_overlapped
-from lowtide.simulate.plain import largest_expected, plain_range
+from lowtide.simulate.plain import plain_range
 from lowtide.simulate.unroll import loop_backlog, unrolled
 
 KB = 1024
@@ -256,9 +256,3 @@ def test_a_branch_that_is_known_to_be_taken_is_written_out_whatever_its_predicat
     kinds = [op.kind for op in unrolled(settled, 8).program.ops]
     assert "If" not in kinds
     assert "Neg" not in kinds
-
-
-def test_the_largest_of_a_few_peaks_is_an_average_over_all_choices() -> None:
-    assert largest_expected([1, 2, 3], 1) == pytest.approx(2)
-    assert largest_expected([3, 1, 2], 2) == pytest.approx((2 + 3 + 3) / 3)
-    assert largest_expected([3, 1, 2], 5) == 3

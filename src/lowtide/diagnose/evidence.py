@@ -164,11 +164,13 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
     if row.held_at and code.ran(row.held_at) and row.holder and row.kind not in ("tensor", "array"):
         return row.held_at
     by_name = _kept_by_name(recording, row) or (row.held_at if code.ran(row.held_at) else None)
-    return by_name or row.made or _only_one(line for line in code.puts() if code.in_loop(line))
+    return by_name or row.made or only_put(recording)
 
 
-def _only_one(lines: Iterable[Source]) -> Source | None:
-    found = set(lines)
+def only_put(recording: Recording) -> Source | None:
+    """The one line of a loop that puts anything anywhere; None where there are several."""
+    code = read_code(recording)
+    found = {line for line in code.puts() if code.in_loop(line)}
     return found.pop() if len(found) == 1 else None
 
 

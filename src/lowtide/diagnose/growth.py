@@ -13,6 +13,7 @@ from lowtide.diagnose.evidence import (
     grown,
     host_goes_on,
     is_worth,
+    only_put,
     peak_bytes,
     rise,
     slow_samples,
@@ -74,7 +75,7 @@ def on_host(recording: Recording) -> Iterator[Finding]:
     found -= sum(g.bytes for g in grown(recording) if g.row.kind == "array")
     if not is_worth(recording, found, NOTABLE) or _retained(recording) > found / 2:
         return
-    source = _by_line(recording)
+    source = _traced(recording) or only_put(recording) or _while_it_rose(recording)
     if source is None and not main_steps(recording):
         return
     yield Finding(
@@ -85,11 +86,15 @@ def on_host(recording: Recording) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _by_line(recording: Recording) -> Source | None:
-    """The traced line that holds most, where a tracer ran; else the line during which RSS rose most."""
-    if recording.lines:
-        last = max(line.time for line in recording.lines)
-        return max((ln for ln in recording.lines if ln.time == last), key=lambda ln: ln.bytes).source
+def _traced(recording: Recording) -> Source | None:
+    """The line that holds most, where a tracer ran."""
+    last = max((line.time for line in recording.lines), default=0.0)
+    found = [line for line in recording.lines if line.time == last]
+    return max(found, key=lambda line: line.bytes).source if found else None
+
+
+def _while_it_rose(recording: Recording) -> Source | None:
+    """The line that the main thread was on while RSS rose most, as far as samples tell."""
     rises: Counter[Source] = Counter()
     steps = main_steps(recording)
     begun = steps[0][1].stop if steps else min((s.time for s in inside(recording) if s.device_bytes), default=0.0)

@@ -31,6 +31,7 @@ LAST_SHARE = 0.3  # of the time: with less left, a plan that fits is good enough
 CLOSE = 0.003  # of the target: no use to search for so little more
 FIRST_STEP_DOWN = 0.005  # of the target, when a plan fits in bytes and not in the allocator's pieces; then doubled
 SPARE = 0.004  # of the budget, for what the simulator does not know
+SPARE_BYTES = 1 << 15  # the same where the budget is tiny
 BATCHES_AHEAD = 2  # batches that an input pipeline may have ready on the device besides the one that trains
 
 
@@ -97,7 +98,7 @@ def make_plan(
 
 def spare_in(program: Program, batch: int, budget: int) -> int:
     """Bytes of a budget that a plan leaves alone."""
-    return int(budget * SPARE) + bytes_ahead(program, batch)
+    return int(budget * SPARE) + SPARE_BYTES + bytes_ahead(program, batch)
 
 
 def bytes_ahead(program: Program, batch: int) -> int:
@@ -106,7 +107,7 @@ def bytes_ahead(program: Program, batch: int) -> int:
 
 def budget_for(program: Program, batch: int, peak: int) -> int:
     """The smallest budget that a plan with this peak is within."""
-    return int((peak + bytes_ahead(program, batch)) / (1 - SPARE)) + 1
+    return int((peak + SPARE_BYTES + bytes_ahead(program, batch)) / (1 - SPARE)) + 1
 
 
 class _Search:
