@@ -46,7 +46,7 @@ def cases_of(seed: int, budgets: int) -> list[dict[str, Any]]:
         except Infeasible as refusal:
             row["refused"] = True
             try:
-                plan = make_plan_aside(program, int(refusal.smallest_bytes * JUST_ABOVE), batch, 2 * SECONDS)
+                plan = make_plan_aside(program, int(refusal.smallest_bytes * JUST_ABOVE), batch, 6 * SECONDS)
             except Infeasible:
                 cases.append({**row, "broken": ["refused at the smallest it named"]})
                 continue
