@@ -33,6 +33,8 @@ def contract(problem: Problem) -> Game:
     """The Game of `problem` with aliases folded in, in the Problem's own order."""
     links = _links(problem)
     group_of, frozen, echoes = _fold_aliases(problem, links)
+    while tangled := _tangled(links, group_of):
+        _unfold(problem, links, group_of, tangled, frozen, echoes)
     return build(problem, _in_order(links, group_of), frozen, echoes)
 
 
@@ -98,6 +100,48 @@ def _fold_aliases(problem: Problem, links: _Links) -> tuple[list[int], set[int],
     return group, frozen, echoes
 
 
+def _group_edges(links: _Links, group_of: Sequence[int]) -> dict[int, set[int]]:
+    """The groups that must come before each group."""
+    before: dict[int, set[int]] = {g: set() for g in group_of}
+    for n, g in enumerate(group_of):
+        before[g].update(group_of[p] for p in links.preds[n] if group_of[p] != g)
+    return before
+
+
+def _tangled(links: _Links, group_of: Sequence[int]) -> set[int]:
+    """Groups that wait for one another in a circle, or stand between such: two can, though each alone is sound."""
+    before = _group_edges(links, group_of)
+    for _ in range(2):  # what nothing before it holds up, then what nothing after it waits for
+        after: dict[int, list[int]] = {g: [] for g in before}
+        for g, needed in before.items():
+            for p in needed:
+                after[p].append(g)
+        count = {g: len(needed) for g, needed in before.items()}
+        free = [g for g, missing in count.items() if not missing]
+        while free:
+            for g in after[free.pop()]:
+                count[g] -= 1
+                if not count[g]:
+                    free.append(g)
+        left = {g for g, missing in count.items() if missing}
+        before = {g: {p for p in left if g in before[p]} for g in left}
+    return set(before)
+
+
+def _unfold(
+    problem: Problem, links: _Links, group_of: list[int], groups: set[int], frozen: set[int],
+    echoes: dict[int, list[int]],
+) -> None:
+    """Take these groups apart; the storages that they were made for are then made only once."""
+    for n, g in enumerate(group_of):
+        if g in groups:
+            group_of[n] = n
+            for v in problem.nodes[n].outputs:
+                if problem.values[v].alias_of is not None and links.root[v] >= 0:
+                    frozen.add(links.root[v])
+                    echoes.pop(links.root[v], None)
+
+
 def _may_echo(problem: Problem, links: _Links, n: int, root: int) -> bool:
     """Whether repeating `n` with the maker of `root` asks for nothing but `root` that is not small."""
     node = problem.nodes[n]
@@ -135,7 +179,7 @@ def _in_order(links: _Links, group_of: Sequence[int]) -> list[tuple[int, ...]]:
     members: dict[int, list[int]] = {}
     for n, g in enumerate(group_of):
         members.setdefault(g, []).append(n)
-    waiting = {g: {group_of[p] for m in ms for p in links.preds[m] if group_of[p] != g} for g, ms in members.items()}
+    waiting = _group_edges(links, group_of)
     out: list[tuple[int, ...]] = []
     done: set[int] = set()
 
