@@ -20,7 +20,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,6 @@ from rich.table import Table
 
 from benchmarks.children import Server, run_child
 from benchmarks.fit_times import TIMED, show_times, timed, times_missed
-from lowtide.units import format_size
 
 RESULTS = Path(__file__).parent / "results" / "fit.json"
 SHARES = (0.9, 0.75, 0.6, 0.5)
@@ -85,7 +84,7 @@ def prove(name: str, batch: int, seconds: float) -> dict[str, Any]:
                 return row_of(mib, needs, reference, planned.result(), plain.result())
 
         rows = [{"share": share, **pair(mib_of(share * needs))} for share in SHARES]
-        rows.append(at_smallest(reference, pair))
+        rows.append(at_smallest(reference, rows, pair))
     for row in rows:
         if "infeasible" in row and row["mib"] > rows[-1]["mib"] and not rows[-1]["broken"]:
             row["broken"] = ["refused above the smallest"]
@@ -93,15 +92,25 @@ def prove(name: str, batch: int, seconds: float) -> dict[str, Any]:
     return {"name": name, "batch": batch, **{key: reference.get(key) for key in wanted}, "rows": rows}
 
 
-def at_smallest(reference: dict[str, Any], pair: Any) -> dict[str, Any]:
-    """The smallest budget that was said to do. What one allocator says of another can be a little off: asked again."""
-    mib = mib_of(reference.get("smallest_bytes") or reference["plain_bytes"])
+def at_smallest(
+    reference: dict[str, Any], rows: Sequence[dict[str, Any]], pair: Callable[[int], dict[str, Any]]
+) -> dict[str, Any]:
+    """The smallest budget that a refusal named. What is said for one allocator can be a little off for another: asked
+    again, as long as that is below what has been trained in already."""
+    named = [row["smallest_bytes"] for row in (*rows, reference) if row.get("smallest_bytes")]
+    trained = min((row for row in rows if "infeasible" not in row), key=lambda row: int(row["mib"]), default=None)
+    mib = mib_of(min(named, default=reference["plain_bytes"]))
+    row = trained
     for _ in range(TRIES_FOR_SMALLEST):
+        if trained is not None and mib >= trained["mib"]:
+            row = trained
+            break
         row = pair(mib)
         if "infeasible" not in row:
             break
         mib = max(mib + 1, mib_of(row["smallest_bytes"]))
-    return {"share": None, **row}
+    assert row is not None
+    return {**row, "share": None}
 
 
 def mib_of(size: float) -> int:
@@ -150,7 +159,7 @@ def show(models: Sequence[dict[str, Any]], console: Console) -> None:
             budget = (name, str(row["mib"]), f"{row['of_plain']:.0%}")
             if "error" not in row:
                 refused = "infeasible" in row and not row["broken"]
-                said = f"[dim]least {format_size(row['smallest_bytes'])}[/]" if refused else bad
+                said = f"[dim]least {row['smallest_bytes'] / MIB:.1f}[/]" if refused else bad
                 table.add_row(*budget, "", "", "", "", died, said)
                 continue
             table.add_row(
