@@ -29,8 +29,9 @@ def plan_view(facts: Mapping[str, Any], title: str) -> RenderableType:
         table.add_row(f"+ {name}", format_size(move["peak_bytes"]), f"{move['count']:,}", paid)
     paid = f"predicted time paid: {facts['slowdown']:+.1%} of a step"
     lines: list[RenderableType] = [headline, table, Text(f"{paid}, within {facts['gap']:.1%} of the least possible")]
-    if facts["unknown"]:
-        lines.append(Text(f"not computed: {len(facts['unknown'])} ops; `lowtide predict` names them", style="yellow"))
+    if unknown := len(facts["unknown"]):
+        ops = "1 op" if unknown == 1 else f"{unknown:,} ops"
+        lines.append(Text(f"not computed: {ops}; `lowtide predict` says which", style="yellow"))
     return Group(*lines)
 
 

@@ -1,0 +1,74 @@
+"""An allocator that cannot grow: what goes through it is replayed, not added up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lowtide.errors import Infeasible
+from lowtide.plan import make_plan
+from lowtide.plan.room import in_one_region, is_all_there_is, smallest_region, timeline_within
+from lowtide.program import Chunk, Program
+from lowtide.simulate import simulate
+from tests.plan.test_plan import step_of_layers
+
+MIB = 1 << 20
+
+
+def within(program: Program, size: int) -> Program:
+    """On an allocator of one region, with something of 512 bytes in it."""
+    return replace(program, chunks=in_one_region((Chunk(0, 512, 500, True),), size))
+
+
+def test_one_region_has_what_is_in_use_side_by_side_and_the_rest_free() -> None:
+    scattered = (Chunk(0, 512, 500, True), Chunk(512, 1024, 0, False), Chunk(1536, 256, 4, True))
+    first, second, free = in_one_region(scattered, MIB)
+    assert first.address + first.bytes == second.address
+    assert second.address + second.bytes == free.address
+    assert first.bytes + second.bytes + free.bytes == MIB
+    assert (first.requested, second.requested, free.in_use) == (500, 4, False)
+
+
+@pytest.mark.parametrize(("size", "limited"), [(100, True), (99, True), (97, False), (101, False)])
+def test_an_allocator_is_limited_when_the_budget_is_all_it_has(size: int, limited: bool) -> None:
+    assert is_all_there_is((Chunk(0, size * MIB, 0, False),), 100 * MIB) is limited
+    assert not is_all_there_is(None, 100 * MIB)
+
+
+def test_a_step_goes_through_what_is_large_enough_and_not_through_what_is_not() -> None:
+    program = step_of_layers(8)
+    peak = simulate(program, 4).chunk_peak
+    assert timeline_within(within(program, 2 * peak), 4, 0) is not None
+    assert timeline_within(within(program, peak // 2), 4, 0) is None
+
+
+def test_batches_that_a_pipeline_has_ready_take_their_room() -> None:
+    program = step_of_layers(8)
+    size = smallest_region(within(program, MIB), 4, 0, MIB, 40 * MIB)
+    assert timeline_within(within(program, size), 4, 0) is not None
+    assert timeline_within(within(program, size), 4, 2 * MIB) is None
+    assert timeline_within(within(program, size + 4 * MIB), 4, 2 * MIB) is not None
+
+
+def test_chunks_may_add_up_to_all_there_is_as_long_as_every_request_finds_one() -> None:
+    """The last of seven tensors of 1 MiB in 7.5 gets one and a half: a chunk is not split below twice the request."""
+    program = step_of_layers(4)
+    size = smallest_region(within(program, MIB), 4, 0, MIB, 40 * MIB)
+    timeline = timeline_within(within(program, size), 4, 0)
+    assert timeline is not None
+    assert timeline.peak <= timeline.chunk_peak <= size
+
+
+def test_a_plan_for_an_allocator_that_cannot_grow_goes_through_it() -> None:
+    program = step_of_layers(16)
+    peak = simulate(program, 4).chunk_peak
+    budget = int(0.7 * peak) // 256 * 256
+    plan = make_plan(within(program, budget), budget, 4, seconds=3)
+    assert timeline_within(plan.program, 4, 0) is not None
+    assert len(plan.schedule) > len(program.ops)
+    with pytest.raises(Infeasible) as refusal:
+        make_plan(within(program, 3 * MIB), 3 * MIB, 4, seconds=3)
+    smallest = refusal.value.smallest_bytes
+    plan = make_plan(within(program, smallest), smallest, 4, seconds=6)
+    assert timeline_within(plan.program, 4, 0) is not None
