@@ -1,153 +1,257 @@
-"""`make bench-run`: what watching costs. The same scripts plain, under `lowtide run`, and under memray, by turns.
+"""`make bench-run`: what watching costs. The same script plain, under `lowtide run`, and under memray, taking turns.
 
-    python -m benchmarks.run [--only keras ...] [--rounds N]
+    python -m benchmarks.run [--only keras ...] [--ways ...] [--blocks N]
 
-Step time is the lower quartile over steps that are neither among the first nor recorded in full, and of all rounds the
-best, as in `timeit`: whatever else the machine does only ever adds to it. `cpu` is processor time against the plain
-script on the same allocator, which a busy machine changes less. RAM is the median of the highest RSS. The plain script
-is run both as it is and on the allocator that `lowtide run` uses: time is compared with the one as it is, RAM with the
-other, since which allocator keeps how much is not what watching costs (the table has both). Writes
+All ways of running a script are alive at once and take turns, a block of steps each, one at a time: whatever else the
+machine does meets all of them alike. Each block is compared with the plain script's block of the same round; `time` is
+the median of these ratios, so that it is of steps and not of the machine, and `in all` the ratio of the sums, which has
+in it what happens now and then only. The first rounds do not count, nor do steps recorded in full. RAM is the highest
+RSS of the process.
+
+The plain script runs both as it is and on the allocator that `lowtide run` puts it on: time is compared with the one as
+it is, RAM with the other, since how much an allocator keeps is not what watching costs (the table has both). Writes
 benchmarks/results/run.json, and exits with 3 when a bound is broken: 5 % of step time, 50 MB of RAM.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from lowtide.record import load_recording
-from lowtide.record.views import main_steps
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "run_child.py"
 RESULTS = HERE / "results" / "run.json"
-KINDS = ("keras", "function", "eager")
+KINDS = {
+    "keras": "Keras fit, convolutions",
+    "small": "Keras fit, steps as short as they get",
+    "function": "tf.function loop",
+    "eager": "eager loop",
+}
 TIME_WITHIN, RAM_WITHIN = 0.05, 50_000_000
-SKIP = 10
-"""Steps at the beginning that do not count."""
+SKIP = 4
+"""Rounds at the beginning that do not count: tracing, warm-up and the detailed steps after it."""
+START_SECONDS, BLOCK_SECONDS = 120, 120
 LOWTIDE = [sys.executable, "-m", "lowtide.cli.main", "run"]
 MEMRAY = [sys.executable, "-m", "memray", "run", "--quiet", "--force"]
-WAYS = ("plain", "plain on bfc", "lowtide", "lowtide tracemalloc", "lowtide memray", "memray", "memray native")
+WAYS = ("plain", "lowtide", "plain on bfc", "lowtide tracemalloc", "lowtide memray", "memray", "memray native")
+BASES = ("plain", "plain on bfc")
 BOUND = "lowtide"
 """The way that has to keep the bounds: the others trace the host's memory too, which nobody gets for 5 %."""
 
 
 def command(way: str, folder: Path) -> list[str]:
-    trace = str(folder / "trace.bin")
+    trace, record = str(folder / "trace.bin"), str(folder / "run.db")
     return {
         "plain": [sys.executable],
         "plain on bfc": [sys.executable],
-        "lowtide": [*LOWTIDE, "--out", str(folder / "run.db")],
-        "lowtide tracemalloc": [*LOWTIDE, "--out", str(folder / "run.db"), "--host", "tracemalloc"],
-        "lowtide memray": [*LOWTIDE, "--out", str(folder / "run.db"), "--host", "memray"],
+        "lowtide": [*LOWTIDE, "--out", record],
+        "lowtide tracemalloc": [*LOWTIDE, "--out", record, "--host", "tracemalloc"],
+        "lowtide memray": [*LOWTIDE, "--out", record, "--host", "memray"],
         "memray": [*MEMRAY, "-o", trace],
         "memray native": [*MEMRAY, "--native", "-o", trace],
     }[way]
 
 
-def measure(kind: str, way: str) -> dict[str, float]:
-    """Step seconds and highest RSS of one run."""
-    with tempfile.TemporaryDirectory(prefix="lowtide-bench-") as name:
+@dataclass
+class Block:
+    times: list[tuple[float, float]]
+    cpu: float
+
+
+@dataclass
+class Runner:
+    """One way of running the script: a process that waits until it is told to go on."""
+
+    way: str
+    folder: Path
+    process: subprocess.Popen[str]
+    stream: TextIO
+    blocks: list[Block] = field(default_factory=list)
+    rss: int = 0
+    in_full: list[tuple[float, float]] = field(default_factory=list)
+
+    def block(self) -> None:
+        answer = self._ask("go")
+        self.blocks.append(Block([(a, b) for a, b in answer["times"]], answer["cpu"]))
+
+    def finish(self) -> None:
+        self.rss = self._ask("end")["rss_bytes"]
+        self.process.wait(BLOCK_SECONDS)
+        if self.way.startswith("lowtide"):
+            recording = load_recording(self.folder / "run.db")
+            began = recording.run.began
+            self.in_full = [(began + d.start, began + d.stop) for d in recording.details]
+
+    def _ask(self, what: str) -> dict[str, Any]:
+        self.stream.write(what + "\n")
+        self.stream.flush()
+        line = self.stream.readline()
+        if not line:
+            raise SystemExit(f"{self.way} failed:\n{self.process.communicate()[1][-2000:]}")
+        return dict(json.loads(line))
+
+    def step_seconds(self, number: int) -> float | None:
+        """The mean step of a block, without those that a detailed step touches."""
+        counted = [b - a for a, b in self.blocks[number].times if not self._touched(a, b)]
+        return statistics.fmean(counted) if counted else None
+
+    def _touched(self, start: float, stop: float) -> bool:
+        return any(start <= end and stop >= begin for begin, end in self.in_full)
+
+
+@contextlib.contextmanager
+def started(kind: str, way: str) -> Iterator[Runner]:
+    """The script, ready for its first block."""
+    with tempfile.TemporaryDirectory(prefix="lowtide-bench-") as name, socket.socket(socket.AF_UNIX) as server:
         folder = Path(name)
+        server.bind(str(folder / "turns"))
+        server.listen(1)
+        server.settimeout(START_SECONDS)
         settings = {k: v for k, v in os.environ.items() if not k.startswith(("TF_CPU", "MALLOC"))}
         settings["TF_CPP_MIN_LOG_LEVEL"] = "3"
         if way == "plain on bfc":
             settings["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
-        out = folder / "times.json"
-        run = [*command(way, folder), str(SCRIPT), kind, str(out)]
-        done = subprocess.run(run, env=settings, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{way} {kind} failed:\n{done.stderr[-2000:]}")
-        answer = json.loads(out.read_text())
-        in_full = _in_full(folder / "run.db") if way.startswith("lowtide") else set()
-    found = {"rss": answer["rss_bytes"], "in_full": len(in_full)}
-    for name, key in (("step", "seconds"), ("cpu", "cpu")):
-        counted = [s for number, s in enumerate(answer[key]) if number >= SKIP and number not in in_full]
-        found[name] = statistics.quantiles(counted, n=4)[0]
-    return found
+        run = [*command(way, folder), str(SCRIPT), kind, str(folder / "turns")]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        process = subprocess.Popen(run, env=settings, text=True, **pipes)  # type: ignore[call-overload]  # a dict of them
+        try:
+            connection, _ = server.accept()
+            connection.settimeout(BLOCK_SECONDS)
+            yield Runner(way, folder, process, connection.makefile("rw"))
+        except TimeoutError:
+            raise SystemExit(f"{way} {kind}: no answer within {START_SECONDS} s") from None
+        finally:
+            process.kill()
+            process.wait()
 
 
-def _in_full(file: Path) -> set[int]:
-    """Steps recorded in full, and those after them: a census, or the parsing of a window, may fall there."""
-    steps = [step for _, step in main_steps(load_recording(file))]
-    found = [number for number, step in enumerate(steps) if step.detailed]
-    return {*found, *(number + 1 for number in found)}
+def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> list[Runner]:
+    """Every way's blocks, taken by turns; there and back, so that a drift of the machine's speed cancels."""
+    task = progress.add_task(f"{kind}: starting", total=rounds * len(ways))
+    with contextlib.ExitStack() as stack:
+        runners = [stack.enter_context(started(kind, way)) for way in ways]
+        for number in range(rounds):
+            for runner in runners if number % 2 else runners[::-1]:
+                progress.update(task, description=f"{kind}: {runner.way}")
+                runner.block()
+                progress.advance(task)
+        for runner in runners:
+            runner.finish()
+    return runners
 
 
-def row(way: str, runs: list[dict[str, float]], plain: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    step, rss = min(run["step"] for run in runs), statistics.median(run["rss"] for run in runs)
-    usual = min(run["step"] for run in plain["plain"])
-    bases = {name: statistics.median(run["rss"] for run in plain[name]) for name in ("plain", "plain on bfc")}
+def ratios(runner: Runner, base: Runner) -> list[float]:
+    """Step time against the base's in the same round, for each round that counts."""
+    pairs = [(runner.step_seconds(n), base.step_seconds(n)) for n in range(SKIP, len(base.blocks))]
+    return [mine / theirs for mine, theirs in pairs if mine and theirs]
+
+
+def in_all(runner: Runner, base: Runner) -> float:
+    pairs = [(runner.step_seconds(n), base.step_seconds(n)) for n in range(SKIP, len(base.blocks))]
+    both = [(mine, theirs) for mine, theirs in pairs if mine and theirs]
+    return sum(mine for mine, _ in both) / sum(theirs for _, theirs in both)
+
+
+def row(runner: Runner, plain: Runner, on_bfc: Runner) -> dict[str, Any]:
+    each = ratios(runner, plain)
+    low, middle, high = statistics.quantiles(each, n=4)
+    seconds = [s for n in range(SKIP, len(runner.blocks)) if (s := runner.step_seconds(n))]
+    cpu = [(a.cpu, b.cpu) for a, b in zip(runner.blocks[SKIP:], on_bfc.blocks[SKIP:], strict=True)]
     return {
-        "way": way,
-        "step_seconds": step,
-        "step_spread": [min(run["step"] for run in runs), max(run["step"] for run in runs)],
-        "time_overhead": step / usual - 1,
-        "cpu_overhead": min(run["cpu"] for run in runs) / min(run["cpu"] for run in plain["plain on bfc"]) - 1,
-        "rss_bytes": rss,
-        "over_plain_bytes": rss - bases["plain"],
-        "over_plain_on_bfc_bytes": rss - bases["plain on bfc"],
-        "steps_in_full": runs[0]["in_full"],
+        "way": runner.way,
+        "step_seconds": statistics.median(seconds),
+        "time_overhead": middle - 1,
+        "time_quartiles": [low - 1, high - 1],
+        "time_overhead_in_all": in_all(runner, plain) - 1,
+        "cpu_overhead": statistics.median(a / b for a, b in cpu) - 1,
+        "rss_bytes": runner.rss,
+        "over_plain_bytes": runner.rss - plain.rss,
+        "over_plain_on_bfc_bytes": runner.rss - on_bfc.rss,
+        "rounds": len(each),
+        "detailed_steps": len(runner.in_full),
     }
 
 
 def show(kind: str, rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=f"{kind}: what watching costs", title_justify="left")
-    for name in ("", "step", "time", "cpu", "RSS", "over plain", "over plain on bfc"):
+    table = Table(title=f"{KINDS[kind]}: what watching costs", title_justify="left")
+    for name in ("", "step", "time", "quartiles", "in all", "cpu", "RSS", "over plain", "over plain on bfc"):
         table.add_column(name, justify="left" if not name else "right")
     for one in rows:
+        low, high = one["time_quartiles"]
         table.add_row(
-            one["way"], f"{one['step_seconds'] * 1e3:.2f} ms",
-            *(f"{one[key]:+.1%}" for key in ("time_overhead", "cpu_overhead")),
-            *(f"{one[key] / 1e6:+.0f} MB" for key in ("rss_bytes", "over_plain_bytes", "over_plain_on_bfc_bytes")),
+            one["way"], f"{one['step_seconds'] * 1e3:.2f} ms", f"{one['time_overhead']:+.1%}",
+            f"{low:+.1%} to {high:+.1%}", *(f"{one[key]:+.1%}" for key in ("time_overhead_in_all", "cpu_overhead")),
+            f"{one['rss_bytes'] / 1e6:.0f} MB",
+            *(f"{one[key] / 1e6:+.0f} MB" for key in ("over_plain_bytes", "over_plain_on_bfc_bytes")),
         )  # fmt: skip
     return table
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="the two plain ones always run")
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    ways = [way for way in WAYS if way in options.ways or way.startswith("plain")]
-    console = Console()
-    results: dict[str, Any] = {"machine": f"{os.cpu_count()} cores, {platform.platform()}", "kinds": {}}
-    broken = []
-    for kind in options.only:
-        runs: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
-        for _ in range(options.rounds):
-            for way in ways:
-                runs[way].append(measure(kind, way))
-        rows = [row(way, runs[way], runs) for way in ways]
-        results["kinds"][kind] = rows
-        console.print(show(kind, rows))
-        broken += [f"{kind}: {text}" for one in rows if one["way"] == BOUND for text in over(one)]
-    if tuple(options.only) == KINDS and tuple(ways) == WAYS:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    for text in broken:
-        console.print(f"bound broken: {text}")
-    return 3 if broken else 0
-
-
 def over(one: dict[str, Any]) -> list[str]:
+    """The bounds that a row breaks, in words."""
     found = []
     if one["time_overhead"] > TIME_WITHIN:
         found.append(f"{one['time_overhead']:.1%} of step time, at most {TIME_WITHIN:.0%}")
     if one["over_plain_on_bfc_bytes"] > RAM_WITHIN:
         found.append(f"{one['over_plain_on_bfc_bytes'] / 1e6:.0f} MB of RAM, at most {RAM_WITHIN / 1e6:.0f}")
     return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="the two plain ones always run")
+    parser.add_argument("--blocks", type=int, default=20, help="rounds of turns that count")
+    options = parser.parse_args()
+    ways = [way for way in WAYS if way in options.ways or way in BASES]
+    console = Console()
+    versions = {name: version(name) for name in ("tensorflow-cpu", "keras", "memray") if _has(name)}
+    results: dict[str, Any] = {
+        "machine": f"{os.cpu_count()} cores, {platform.platform()}", "versions": versions, "kinds": {}
+    }  # fmt: skip
+    began = time.monotonic()
+    missed = []
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        for kind in options.only:
+            runners = {r.way: r for r in take_turns(kind, ways, SKIP + options.blocks, progress)}
+            rows = [row(runners[way], runners["plain"], runners["plain on bfc"]) for way in ways]
+            results["kinds"][kind] = rows
+            progress.console.print(show(kind, rows))
+            missed += [f"{KINDS[kind]}: {text}" for one in rows if one["way"] == BOUND for text in over(one)]
+    results["not_reached"] = missed
+    results["seconds"] = round(time.monotonic() - began)
+    if list(options.only) == list(KINDS) and tuple(ways) == WAYS:
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    for text in missed:
+        console.print(f"not reached: {text}")
+    return 3 if missed else 0
+
+
+def _has(name: str) -> bool:
+    with contextlib.suppress(ModuleNotFoundError):
+        return bool(version(name))
+    return False
 
 
 if __name__ == "__main__":

@@ -1,39 +1,72 @@
-"""Scripts that `benchmarks.run` runs plainly and watched: each times its own steps and prints them at its end.
+"""Scripts that `benchmarks.run` runs plainly and watched, taking turns: each times its own steps.
 
-    python benchmarks/run_child.py keras|function|eager OUT
+    python benchmarks/run_child.py keras|small|function|eager SOCKET
 
-A script as a user would have it: it knows nothing of Lowtide. It writes seconds of each step and the process's highest
-RSS to OUT as JSON; `cpu` has the processor seconds of each step, all threads, which a busy machine changes less.
+Scripts as a user would have them: they know nothing of Lowtide. Before each block of steps a script waits for its turn
+at SOCKET; after it, it sends begin and end of each step by the clock, and what it took of the processors. The last
+answer has the process's highest RSS.
 """
 
 from __future__ import annotations
 
 import json
 import resource
+import socket
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-STEPS = {"keras": 250, "function": 400, "eager": 150}
-BATCH = 64
+STEPS_A_BLOCK = {"keras": 10, "small": 200, "function": 10, "eager": 6}
+BATCH = {"keras": 64, "small": 32, "function": 64, "eager": 64}
 
 
-Step = tuple[float, float]
-"""Seconds by the clock, and of the processors."""
+class Turns:
+    """Waits for a turn, times the steps of a block, and tells."""
+
+    def __init__(self, address: str, steps: int) -> None:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(address)
+        self._stream = connection.makefile("rw")
+        self._steps = steps
+        self._times: list[tuple[float, float]] = []
+        self._cpu = 0.0
+        self.over = False
+
+    def wait(self) -> None:
+        """For the next block, or for the end of all."""
+        self.over = self._stream.readline().strip() != "go"
+        self._cpu = time.process_time()
+
+    def step(self, began: float) -> None:
+        self._times.append((began, time.time()))
+        if len(self._times) == self._steps:
+            self.tell({"times": self._times, "cpu": time.process_time() - self._cpu})
+            self._times = []
+            self.wait()
+
+    def tell(self, what: dict[str, Any]) -> None:
+        self._stream.write(json.dumps(what) + "\n")
+        self._stream.flush()
 
 
-def now() -> Step:
-    return time.perf_counter(), time.process_time()
+class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types
+    """Times the batches of `fit`."""
 
+    def __init__(self, turns: Turns) -> None:
+        super().__init__()
+        self._turns = turns
+        self._began = 0.0
 
-def since(began: Step) -> Step:
-    wall, cpu = now()
-    return wall - began[0], cpu - began[1]
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._began = time.time()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._turns.step(self._began)
+        self.model.stop_training = self._turns.over
 
 
 def model() -> Any:
@@ -51,36 +84,26 @@ def model() -> Any:
     )
 
 
-class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types
-    """Times the batches of `fit`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps: list[Step] = []
-        self._began = (0.0, 0.0)
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self._began = now()
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.steps.append(since(self._began))
+def small_model() -> Any:
+    layers = keras.layers
+    return keras.Sequential([keras.Input([20]), layers.Dense(64, activation="relu"), layers.Dense(10)])
 
 
-def with_keras() -> list[Step]:
-    network = model()
+def with_keras(kind: str, turns: Turns) -> None:
+    network = small_model() if kind == "small" else model()
     network.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    clock = Clock()
-    count = BATCH * STEPS["keras"]
-    x, y = np.random.rand(count, 32, 32, 3).astype("float32"), np.random.randint(0, 10, count)
-    network.fit(x, y, batch_size=BATCH, epochs=1, verbose=0, callbacks=[clock])
-    return clock.steps
+    count = BATCH[kind] * (500 if kind == "small" else 100)
+    x = np.random.rand(count, *network.input_shape[1:]).astype("float32")
+    y = np.random.randint(0, 10, count)
+    turns.wait()
+    network.fit(x, y, batch_size=BATCH[kind], epochs=10**6, verbose=0, callbacks=[Clock(turns)])
 
 
-def by_hand(compiled: bool) -> list[Step]:
+def by_hand(kind: str, turns: Turns) -> None:
     network, optimizer = model(), keras.optimizers.Adam()
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer.build(network.trainable_variables)
-    x, y = tf.random.normal([BATCH, 32, 32, 3]), tf.zeros([BATCH], tf.int32)
+    x, y = tf.random.normal([BATCH[kind], 32, 32, 3]), tf.zeros([BATCH[kind]], tf.int32)
 
     def step(x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -89,20 +112,18 @@ def by_hand(compiled: bool) -> list[Step]:
         optimizer.apply_gradients(zip(gradients, network.trainable_variables, strict=True))
         return loss
 
-    run = tf.function(step) if compiled else step
-    steps = []
-    for _ in range(STEPS["function" if compiled else "eager"]):
-        began = now()
+    run = tf.function(step) if kind == "function" else step
+    turns.wait()
+    while not turns.over:
+        began = time.time()
         float(run(x, y))
-        steps.append(since(began))
-    return steps
+        turns.step(began)
 
 
-def main(kind: str, out: str) -> None:
-    steps = with_keras() if kind == "keras" else by_hand(kind == "function")
-    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    times = {"seconds": [wall for wall, _ in steps], "cpu": [cpu for _, cpu in steps]}
-    Path(out).write_text(json.dumps({**times, "rss_bytes": highest}))
+def main(kind: str, address: str) -> None:
+    turns = Turns(address, STEPS_A_BLOCK[kind])
+    (with_keras if kind in ("keras", "small") else by_hand)(kind, turns)
+    turns.tell({"rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10})
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lowtide import program
 from lowtide.errors import BadUse
 from lowtide.simulate.bfc import BfcAllocator, OutOfMemory
 
@@ -250,3 +251,14 @@ def test_the_model_agrees_with_the_allocator_written_the_dumb_way(
         assert model.in_use == dumb.in_use()
         assert model.reserved == sum(chunk.size for region in dumb.regions for chunk in region)
         assert [model.chunk_bytes(handle) for handle, _ in live] == [chunk.size for _, chunk in live]
+
+
+def test_a_map_whose_region_lies_low_in_the_heap_leaves_room_for_larger_ones() -> None:
+    low = program.Chunk(address=0x5D5EBC0, bytes=2 << 20, requested=0, in_use=False)
+    allocator = BfcAllocator.resumed([low], limit=1 << 36)
+    handles = [allocator.allocate(1 << size) for size in range(20, 34)]
+    assert len(set(handles)) == len(handles)
+    assert min(handles[1:]) > low.address
+    for handle in handles:
+        allocator.free(handle)
+    assert allocator.in_use == 0

@@ -7,7 +7,7 @@ are dead: they are never named as a cause.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,12 @@ PUTS = frozenset(
     {"append", "appendleft", "extend", "add", "insert", "update", "setdefault", "put", "put_nowait", "push"}
 )
 """Methods that put something into a container."""
+CALLED_BY_KERAS = frozenset(
+    {"call", "train_step", "test_step", "predict_step", "update_state", "compute_loss", "__getitem__", "__call__"}
+)
+"""Methods that nobody calls in sight and that run in every step."""
+_SMALL = frozenset({"float", "int", "str", "len", "round", "bool", "repr", "format", "item"})
+"""Calls whose result is a number or a text, whatever they are given."""
 UNKNOWN = object()
 
 
@@ -121,18 +127,32 @@ class Code:
         return source.file, _head(statement) if statement is not None else Span(source.line, source.line)
 
     def in_loop(self, source: Source | None) -> bool:
-        """Whether the line runs more than once: in a loop, or in a function that is called from one."""
-        file = self.file(source.file) if source else None
-        if file is None or source is None:
+        """Whether the line runs more than once: in a loop, in a function that is called from one, or in a callback."""
+        return source is not None and self._runs_often(source, frozenset())
+
+    def _runs_often(self, source: Source, above: frozenset[str]) -> bool:
+        file = self.file(source.file)
+        if file is None:
             return False
-        if file.loops_around(source.line):
-            return True
         function = file.function_at(source.line)
-        name = getattr(function, "name", None)
-        return bool(name) and any(
-            isinstance(node, ast.Call) and dotted(node.func).endswith(str(name)) and file.loops_around(node.lineno)
+        inside = _whole(function) if function is not None else None
+        if any(inside is None or loop.lineno in inside for loop in file.loops_around(source.line)):
+            return True
+        name = str(getattr(function, "name", ""))
+        if not name or name in above:
+            return False
+        if name.startswith("on_") or name in CALLED_BY_KERAS:
+            return True
+        return any(self._runs_often(line, above | {name}) for line in self.uses(name))
+
+    def uses(self, name: str) -> list[Source]:
+        """Live lines that call a function or method by its name."""
+        return [
+            Source(file.name, node.lineno)
+            for file in self.files()
             for node in file.nodes()
-        )
+            if isinstance(node, ast.Call) and _last(node.func) == name
+        ]
 
     def puts(self) -> list[Source]:
         """Live lines that put something into some container by a method."""
@@ -153,6 +173,32 @@ class Code:
                         if item or (isinstance(node, ast.AugAssign) and _last(target) == name):
                             found.append(Source(file.name, node.lineno))
         return found
+
+    def puts_large(self, line: Source) -> bool:
+        """Whether the statement at a line puts more than numbers and texts somewhere, by its looks."""
+        statement = self._statement(line)
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            call = statement.value
+            values = [*call.args, *(keyword.value for keyword in call.keywords)]
+        else:
+            value = getattr(statement, "value", None)
+            values = [value] if isinstance(value, ast.expr) else []
+        return not values or not all(_is_small(value) for value in values)
+
+    def keys_at(self, line: Source) -> set[str]:
+        """Constant keys in the statement at a line: `grads` of `history["grads"].append(g)`."""
+        statement = self._statement(line)
+        return _keys(statement) if statement is not None else set()
+
+    def mentions(self, line: Source, names: Iterable[str]) -> bool:
+        """Whether the statement at a line reads one of the names."""
+        statement = self._statement(line)
+        read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} if statement else set()
+        return bool(read & set(names))
+
+    def _statement(self, line: Source) -> ast.stmt | None:
+        file = self.file(line.file)
+        return file.statement(line.line) if file else None
 
     def keeps(self, name: str) -> list[Source]:
         """Live lines that put the value of `name` somewhere: into a container, an item, an attribute."""
@@ -256,7 +302,25 @@ def dotted(node: ast.AST) -> str:
 
 
 def _last(node: ast.expr) -> str:
+    """The name that an expression ends in: `seen` of `self.seen` and of `self.seen["a"]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _is_small(value: ast.expr) -> bool:
+    """A number or a text by its looks."""
+    if isinstance(value, ast.Tuple | ast.List):
+        return all(_is_small(part) for part in value.elts)
+    if isinstance(value, ast.Call):
+        return dotted(value.func).rpartition(".")[2] in _SMALL
+    return isinstance(value, ast.Constant | ast.JoinedStr | ast.Compare)
+
+
+def _keys(node: ast.AST) -> set[str]:
+    """Constant keys of the subscripts in an expression."""
+    subscripts = [part.slice for part in ast.walk(node) if isinstance(part, ast.Subscript)]
+    return {str(key.value) for key in subscripts if isinstance(key, ast.Constant)}
 
 
 def _is_among(name: str, value: ast.expr) -> bool:
@@ -302,12 +366,23 @@ def _settled(tree: ast.Module, switches: dict[str, object]) -> dict[str, object]
 
 
 def _dead_lines(tree: ast.AST, switches: dict[str, object]) -> Iterator[int]:
+    """Lines of branches that cannot have run, and what follows a branch that surely ran and left."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.If):
-            value = _value(node.test, switches)
-            if value is not UNKNOWN:
-                for statement in node.orelse if value else node.body:
-                    yield from range(_whole(statement).first, _whole(statement).last + 1)
+        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list):
+                yield from _dead_in(block, switches)
+
+
+def _dead_in(block: list[ast.stmt], switches: dict[str, object]) -> Iterator[int]:
+    left = False
+    for statement in block:
+        if left:
+            yield from range(_whole(statement).first, _whole(statement).last + 1)
+        elif isinstance(statement, ast.If) and (value := _value(statement.test, switches)) is not UNKNOWN:
+            ran, dead = (statement.body, statement.orelse) if value else (statement.orelse, statement.body)
+            for other in dead:
+                yield from range(_whole(other).first, _whole(other).last + 1)
+            left = bool(ran) and isinstance(ran[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 
 def _value(node: ast.expr, switches: dict[str, object]) -> object:

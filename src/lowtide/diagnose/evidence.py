@@ -158,7 +158,7 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
     code = read_code(recording)
     if row.holder and "in tensorflow" not in row.holder and "in keras" not in row.holder:
         for name in names_in(row.holder):
-            line = likeliest(code, code.puts_into(name)) or code.cached(name)
+            line = _put_of(code, code.puts_into(name), row) or code.cached(name)
             if line is not None:
                 return line
     if row.held_at and code.ran(row.held_at) and row.holder and row.kind not in ("tensor", "array"):
@@ -167,11 +167,26 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
     return by_name or row.made or only_put(recording)
 
 
+def _put_of(code: Code, lines: Iterable[Source], row: Held) -> Source | None:
+    """Of lines that put things where these are held: by the key in the chain, and by what the line puts there."""
+    keys = set(names_in(row.holder))
+    made = code.assigned_at(row.made) if row.made else []
+
+    def worth(line: Source) -> tuple[bool, bool, bool, bool, bool, int]:
+        return (
+            bool(code.keys_at(line) & keys), code.puts_large(line), code.in_loop(line),
+            code.mentions(line, made) or line == row.made, code.was_sampled(line), line.line,
+        )  # fmt: skip
+
+    return max(lines, key=worth, default=None)
+
+
 def only_put(recording: Recording) -> Source | None:
     """The one line of a loop that puts anything anywhere; None where there are several."""
     code = read_code(recording)
     found = {line for line in code.puts() if code.in_loop(line)}
-    return found.pop() if len(found) == 1 else None
+    large = {line for line in found if code.puts_large(line)}
+    return large.pop() if len(large) == 1 else found.pop() if len(found) == 1 else None
 
 
 def _kept_by_name(recording: Recording, row: Held) -> Source | None:

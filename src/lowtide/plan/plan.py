@@ -27,6 +27,8 @@ ATTEMPTS = 6
 SETTLE = 0.0005  # of the step's time: a round of search that saves less twice is the last
 VARIANTS = 4  # plans of the same cost that are tried before more is paid
 TRY_BELOW = (0.01, 0.03)  # of the target: tried before searching again
+TRY_ABOVE = (0.01, 0.03, 0.06, 0.1)  # of the least bytes: where those do not fit in pieces
+LATE = 1.0  # seconds that trying them may take when the time is up
 LAST_SHARE = 0.3  # of the time: with less left, a plan that fits is good enough
 CLOSE = 0.003  # of the target: no use to search for so little more
 FIRST_STEP_DOWN = 0.005  # of the target, when a plan fits in bytes and not in the allocator's pieces; then doubled
@@ -163,12 +165,33 @@ class _Search:
         return aim > self.enough * (1 + CLOSE)
 
     def tightest(self, deadline: float, report: Report) -> Plan:
-        """The plan with the least bytes, if its chunks fit; else what there is to say."""
+        """The plan with the least bytes, if its chunks fit, or one of nearly as few whose chunks do; else Infeasible."""
         smallest = self.planner.smallest(max(1.0, deadline - monotonic()), report, SETTLE)
-        plan = self.plan(smallest.schedule, smallest.cost, 1.0)
-        if plan is None or plan.peak > self.room:
-            raise self.infeasible(smallest)
-        return plan
+        least: Plan | None = None
+        for point in self._tight(smallest):
+            plan = self.plan(point.schedule, point.cost, 1.0)
+            if plan is not None and plan.peak <= self.room:
+                return plan
+            if plan is not None and (least is None or plan.peak < least.peak):
+                least = plan
+            if monotonic() > deadline + LATE:
+                break
+        raise self.infeasible(smallest, least.schedule if least is not None else smallest.schedule)
+
+    def _tight(self, smallest: Smallest) -> Iterator[Point]:
+        """The plan of the least bytes first, then others that need little more: pieces may fit where bytes do not."""
+        seen = {smallest.schedule}
+        yield Point(smallest.peak, smallest.cost, smallest.peak, smallest.schedule)
+        for share in TRY_ABOVE:
+            point = self.planner.within(int(smallest.peak * (1 + share)))
+            if point is not None and point.schedule not in seen:
+                seen.add(point.schedule)
+                yield point
+        for seed in range(1, VARIANTS + 1):
+            variant = self.planner.variant(smallest.peak, seed)
+            if variant is not None and variant.schedule not in seen:
+                seen.add(variant.schedule)
+                yield variant
 
     def plan(self, schedule: Schedule, cost: float, gap: float) -> Plan | None:
         """What the schedule comes to; None when an allocator that cannot grow refuses it something."""
@@ -185,9 +208,9 @@ class _Search:
             self.account.moves(self.planner.problem, schedule, timeline),
         )  # fmt: skip
 
-    def infeasible(self, tightest: Smallest) -> Infeasible:
+    def infeasible(self, tightest: Smallest, schedule: Schedule) -> Infeasible:
         """The answer when there is no plan: the smallest budget for which there is, the op that sets it, and offers."""
-        planned = with_copies(self.program, self.order, tightest.schedule)
+        planned = with_copies(self.program, self.order, schedule)
         timeline = simulate(planned, self.size)
         smallest = int((timeline.chunk_peak + self.spare) * (1 + SPARE)) + 1
         if self.limited:

@@ -45,6 +45,7 @@ BACK_PEDAL = 0.9  # of a region that the host refuses, the part to ask for next
 # A free chunk is one integer, size above address, so that integers sort as the real comparator sorts chunks.
 _ADDRESS_BITS = 47  # the user half of an x86-64 address space
 _ADDRESS = (1 << _ADDRESS_BITS) - 1
+_MAPPED, _MAPPED_HIGHEST = 0x7000 << 32, 0x7F00 << 32  # what Linux maps is above this; a heap, of whatever program, below
 
 
 class OutOfMemory(Exception):
@@ -95,7 +96,8 @@ class BfcAllocator:
     def resumed(cls, chunks: Sequence[Chunk], limit: int | None = None) -> BfcAllocator:
         """An allocator in the state of a real one, whose map `chunks` is, by address. Handles are addresses.
 
-        How large its next region will be is not in the map; after a regular growth it is twice the last.
+        How large its next region will be is not in the map; after a regular growth it is twice the last. A region may
+        lie in glibc's heap, where that had room; the next one will not.
         """
         allocator = cls(limit)
         regions: list[list[Chunk]] = []
@@ -109,11 +111,12 @@ class BfcAllocator:
                 allocator.requested_in_use += chunk.requested
             else:
                 allocator._add_free(chunk.address, chunk.address + chunk.bytes)
-        sizes = [sum(chunk.bytes for chunk in region) for region in regions]
-        allocator.reserved = sum(sizes)
-        if sizes:  # the newest region is the lowest
-            allocator._next_region = 2 * sizes[0]
-            allocator._mapped_start = chunks[0].address
+        allocator.reserved = sum(chunk.bytes for chunk in chunks)
+        mapped = [region for region in regions if region[0].address >= _MAPPED]
+        allocator._mapped_start = mapped[0][0].address if mapped else _MAPPED_HIGHEST
+        if regions:  # the newest mapped region is the lowest; on the heap, the highest
+            newest = mapped[0] if mapped else regions[-1]
+            allocator._next_region = 2 * sum(chunk.bytes for chunk in newest)
         allocator.peak = allocator.in_use
         return allocator
 

@@ -84,6 +84,7 @@ class Attachment:
             (compat_watch.CONTEXT_CLASS, "reset_memory_stats", self.device_counter.resetting),
             (compat_watch.PROFILER, "ProfilerSession", self.windows.giving_way),
             (keras.Layer, "__init__", lambda original: layer_init(self.sources, original)),
+            (keras.callbacks.CallbackList, "on_train_end", self._before_callbacks_go),
             *((kind, "__init__", self._born) for kind in _BORN),
         )
 
@@ -149,13 +150,24 @@ class Attachment:
         variables = session_variables(self.traces.session_graphs(), self.births)
         return Unseen(variables, constants, self.pipelines.element_sizes(), self.windows.survivors)
 
-    def census_if_grown(self) -> None:
+    def _before_callbacks_go(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`fit` lets its callbacks go when it returns, and all they hold: who is alive is asked before."""
+
+        @functools.wraps(original)
+        def end(callbacks: Any, *arguments: Any, **options: Any) -> Any:
+            if self._watch.alive:
+                self.census_if_grown(GROWN)
+            return original(callbacks, *arguments, **options)
+
+        return end
+
+    def census_if_grown(self, enough: float = GROWN_MUCH) -> None:
         """Another census when the process has grown since the last, and its cost has been earned again."""
         last = self._counted
         if last is None:
             return
         now, grown = self._watch.now, self._watch.rss() / last.rss
-        if (now > last.again_at and grown > GROWN) or (now > last.soonest_at and grown > GROWN_MUCH):
+        if (now > last.again_at and grown > GROWN) or (now > last.soonest_at and grown > enough):
             self._watch.attempt("a census", self.census)
 
     def census(self) -> None:

@@ -42,6 +42,8 @@ _KINDS: tuple[tuple[str, Any], ...] = (
     ("dataset", compat_watch.DATASET_CLASS),
     ("iterator", compat_watch.ITERATOR_CLASS),
 )
+_LEAVES = (compat_watch.EAGER_TENSOR_CLASS, compat_watch.GRAPH_CLASS)
+"""What they refer to is not looked into: graphs have thousands of parts."""
 
 
 class Group:
@@ -80,7 +82,8 @@ def take_census(births: Births, chunks: list[compat_watch.Chunk], now: float, st
     objects = gc.get_objects()
     groups = _worth_it(list(_grouped(objects, births, _ChunkOf(chunks)).values()))
     lists = [group.things for group in groups]
-    chains = Chains([_representatives(group) for group in groups], ignore=(objects, groups, lists, *lists))
+    deep = [group.kind != "graph" and len(group.things) >= MANY for group in groups]
+    chains = Chains(lists, (objects, groups, lists, *lists), _LEAVES, deep)
     del objects, lists
     return _merged(
         Held(now, step, g.kind, g.made, chain.text, chain.line, len(g.things), g.bytes, g.viewed, g.example)
@@ -108,12 +111,6 @@ def _merged(rows: Iterable[Held]) -> list[Held]:
             )  # fmt: skip
         found[key] = row
     return sorted(found.values(), key=lambda row: -row.bytes)
-
-
-def _representatives(group: Group) -> list[Any]:
-    """Several: a leak's holder holds them all, while the latest has a local or a loop's variable besides."""
-    things = group.things
-    return [things[0], things[len(things) // 3], things[2 * len(things) // 3]] if len(things) > 3 else things[:2]
 
 
 def _grouped(objects: list[Any], births: Births, chunk_of: _ChunkOf) -> dict[Any, Group]:

@@ -1,17 +1,17 @@
 """From a thing that is alive to the name that keeps it so. Imports no TensorFlow.
 
-References are followed backwards, all chains one level at a time. A chain ends at a name in the user's code: a global
-of one of the user's modules, or a local of a running function. A library's own global is taken when there is nothing
-better. What nothing that Python can see refers to has no chain: C++ holds it.
+First forward from the user's names (`lowtide.tf.reach`). What they do not reach is followed backwards, all chains one
+level at a time, to a library's own global. What nothing that Python can see refers to has no chain: C++ holds it.
 """
 
 from __future__ import annotations
 
 import ast
 import gc
+import re
 import sys
 import types
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,11 +19,16 @@ from typing import Any, NamedTuple
 
 from lowtide.program import Source
 from lowtide.tf.places import is_users_file
+from lowtide.tf.reach import Reach, Root, is_users_class, roots
 
-DEPTH = 10
-WIDTH = 64
+DEPTH = 6
+WIDTH = 32
 """Levels of references, and things in a level, at most: Python compares every reference there is with each of these."""
+SOME = 40
+"""Things of a group that are asked for their holder: most of a leak have the same."""
 _PUTS = frozenset({"append", "appendleft", "extend", "add", "insert", "update", "setdefault", "put", "__setitem__"})
+_ITEM = re.compile(r"\[.*?\]")
+_NAME = re.compile(r"\w+")
 
 
 class Chain(NamedTuple):
@@ -33,42 +38,52 @@ class Chain(NamedTuple):
     line: Source | None
 
 
-class _Root(NamedTuple):
-    """A name where a chain may end; lower `rank` is better."""
-
-    rank: int
-    scope: str
-    names: dict[int, str]
-    file: str
-
-
 class Chains:
-    """`found[i]` is the chain of `starts[i]`, things that belong together."""
+    """`found[i]` is the chain of `starts[i]`, things that belong together; `leaves` are classes that hold nothing.
 
-    def __init__(self, starts: Sequence[Sequence[Any]], ignore: Sequence[Any]) -> None:
+    `deep[i]` says whether it is worth a search backwards, which costs a pass over all objects for each level.
+    """
+
+    def __init__(
+        self, starts: Sequence[Sequence[Any]], ignore: Sequence[Any], leaves: tuple[type, ...] = (),
+        deep: Sequence[bool] = (),
+    ) -> None:  # fmt: skip
         self._ignored = {id(thing) for thing in ignore} | {id(starts), *(id(start) for start in starts)}
-        self._roots = _roots()
+        self._roots = roots()
+        self._names = [(root, {id(value): name for name, value in root.names.items()}) for root in self._roots]
+        self._ignored |= {id(self._roots), id(self._names), *(id(root.names) for root in self._roots)}
+        self._ignored |= {id(root) for root in self._roots} | {id(pair) for pair in self._names}
         self._holders: dict[int, list[Any]] = {}
         self._ours: set[int] = set()
-        ends = self._search(starts)
-        self.found = [self._chain(start, ends) for start in starts]
+        reach = Reach(self._roots, leaves, self._ignored)
+        self.found = [_forward(reach, start) for start in starts]
+        del reach
+        left = [
+            start for at, start in enumerate(starts) if not self.found[at].text and (not deep or deep[at])
+        ]  # fmt: skip
+        if left:
+            few = [_representatives(start) for start in left]
+            self._ignored |= {id(left), id(few), *(id(start) for start in few)}
+            ends = self._search(few)
+            chains = {id(start): self._chain(some, ends) for start, some in zip(left, few, strict=True)}
+            self.found = [chains.get(id(start), chain) for start, chain in zip(starts, self.found, strict=True)]
         self._holders.clear()
 
-    def _search(self, starts: Sequence[Sequence[Any]]) -> dict[int, tuple[_Root, str, int]]:
+    def _search(self, starts: Sequence[Sequence[Any]]) -> dict[int, tuple[Root, str, int]]:
         """The things that a root names, with the root; `_holders` has the way there."""
         level: list[Any] = [thing for start in starts for thing in start]
         known = {id(thing) for thing in level}
-        ends: dict[int, tuple[_Root, str, int]] = {}
+        ends: dict[int, tuple[Root, str, int]] = {}
         for depth in range(DEPTH):
             self._end_at_roots(level, depth, ends)
             waiting = [thing for thing in level if id(thing) not in ends or ends[id(thing)][0].rank > 1]
             level = self._holders_of(waiting[:WIDTH], known)
         return ends
 
-    def _end_at_roots(self, level: list[Any], depth: int, ends: dict[int, tuple[_Root, str, int]]) -> None:
-        for root in self._roots:
+    def _end_at_roots(self, level: list[Any], depth: int, ends: dict[int, tuple[Root, str, int]]) -> None:
+        for root, names in self._names:
             for thing in level:
-                name = root.names.get(id(thing))
+                name = names.get(id(thing))
                 if name is not None and (id(thing) not in ends or ends[id(thing)][0].rank > root.rank):
                     ends[id(thing)] = (root, name, depth)
 
@@ -92,7 +107,7 @@ class Chains:
         """Frames are looked at by name; lists of this search hold everything."""
         return isinstance(holder, types.FrameType) or holder is self._holders or id(holder) in self._ours
 
-    def _chain(self, start: Sequence[Any], ends: dict[int, tuple[_Root, str, int]]) -> Chain:
+    def _chain(self, start: Sequence[Any], ends: dict[int, tuple[Root, str, int]]) -> Chain:
         """The way to a root that holds half of them at least: the best rank, then the most held, then the shortest."""
         ways = [path for thing in start for path in self._paths(thing, ends)]
         if not ways:
@@ -107,7 +122,7 @@ class Chains:
         root, name, _ = ends[id(best[-1])]
         return _described(root, name, best)
 
-    def _paths(self, thing: Any, ends: dict[int, tuple[_Root, str, int]]) -> list[list[Any]]:
+    def _paths(self, thing: Any, ends: dict[int, tuple[Root, str, int]]) -> list[list[Any]]:
         """One shortest way from a thing to each named thing above it."""
         found: list[list[Any]] = []
         seen = {id(thing)}
@@ -132,47 +147,67 @@ def _interest(holder: Any) -> int:
     return 1 if is_users_file(getattr(sys.modules.get(type(holder).__module__), "__file__", None) or "<>") else 2
 
 
-def _roots() -> list[_Root]:
-    roots = []
-    for frame in sys._current_frames().values():
-        at: Any = frame
-        while at is not None:
-            code = at.f_code
-            if is_users_file(code.co_filename) and code.co_name != "<module>":
-                names = {id(value): name for name, value in at.f_locals.items()}
-                roots.append(_Root(0, f"local of {code.co_name}", names, code.co_filename))
-            at = at.f_back
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None) or ""
-        names = {id(value): key for key, value in list(vars(module).items()) if not key.startswith("__")}
-        users = bool(file) and is_users_file(str(Path(file).absolute())) and not name.startswith("lowtide")
-        if users:
-            roots.append(_Root(0, f"global of {Path(file).name}", names, str(Path(file).absolute())))
-        elif not name.startswith("lowtide"):
-            roots.append(_Root(2, f"in {name}", names, ""))
-    return roots
+def _representatives(things: Sequence[Any]) -> list[Any]:
+    """Several: a leak's holder holds them all, while the latest has a local or a loop's variable besides."""
+    if len(things) <= 3:
+        return list(things[:2])
+    return [things[0], things[len(things) // 3], things[2 * len(things) // 3]]
 
 
-def _described(root: _Root, name: str, path: list[Any]) -> Chain:
-    """From the name down to what holds the thing: "metric.seen (list of 96, global of train.py)"."""
-    text, last = name, name
+def _forward(reach: Reach, things: Sequence[Any]) -> Chain:
+    """The chain that most of the things have in common."""
+    ways: dict[str, list[list[Any]]] = {}
+    for thing in things[:: max(1, len(things) // SOME)]:
+        path = reach.path(thing)
+        if path:
+            first = reach.steps[id(path[-1])]
+            ways.setdefault(_ITEM.sub("", _words(*_begun(first.root, first.name, path))), []).append(path)
+    if not ways:
+        return Chain("", None)
+    path = max(ways.values(), key=len)[0]
+    first = reach.steps[id(path[-1])]
+    return _described(*_begun(first.root, first.name, path))
+
+
+def _begun(root: Root, name: str, path: list[Any]) -> tuple[Root, str, list[Any]]:
+    """A library's local says nothing: such a chain begins at the user's own object, by its class."""
+    if root.rank == 0:
+        return root, name, path
+    for at in range(len(path) - 1, -1, -1):
+        if is_users_class(type(path[at])):
+            module = sys.modules.get(type(path[at]).__module__)
+            file = str(Path(getattr(module, "__file__", None) or "").absolute())
+            return root._replace(scope=f"object in {root.scope}", file=file), type(path[at]).__name__, path[: at + 1]
+    return root, name, path
+
+
+def _words(root: Root, name: str, path: list[Any]) -> str:
+    """From the name down to what holds the thing: "metric.seen"."""
+    text = name
+    upper: Any = None
     for holder, held in zip(reversed(path[1:]), reversed(path[:-1]), strict=True):
-        step = _step(holder, held)
-        if step:
-            text += step
-            last = step.strip(".[]'\"") or last
-    direct = path[1] if len(path) > 1 else path[0]
-    kind = f"{type(direct).__name__} of {len(direct)}, " if isinstance(direct, list | dict | set | tuple) else ""
-    attribute = last if last.isidentifier() else name
+        own = isinstance(upper, type) or getattr(upper, "__dict__", None) is holder
+        text += _step(holder, held, own)
+        upper = holder
+    return text
+
+
+def _described(root: Root, name: str, path: list[Any]) -> Chain:
+    """The words with what kind of container it is, and where: "metric.seen (list of 96, global of train.py)"."""
+    text = _words(root, name, path)
+    containers = [held for held in path[1:] if isinstance(held, list | dict | set | tuple | deque)]
+    largest = max(containers, key=len, default=())
+    kind = f"{type(largest).__name__} of {len(largest)}, " if largest else ""
+    attribute = _NAME.findall(_ITEM.sub("", text))[-1]
     return Chain(f"{text} ({kind}{root.scope})", _put_at(root.file, attribute) or _put_at(root.file, name))
 
 
-def _step(holder: Any, held: Any) -> str:
-    """How `held` is reached from `holder`."""
+def _step(holder: Any, held: Any, attributes: bool) -> str:
+    """How `held` is reached from `holder`; `attributes`: a dictionary that is an object's own."""
     if isinstance(holder, dict):
         for key, value in holder.items():
             if value is held:
-                return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{str(key)[:30]!r}]"
+                return f".{key}" if attributes else f"[{str(key)[:30]!r}]"
         return ""
     if isinstance(holder, types.CellType):
         return ""

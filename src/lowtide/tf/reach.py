@@ -1,0 +1,135 @@
+"""From the names that the user knows to everything they keep alive. Imports no TensorFlow.
+
+One walk forward, breadth first, over what the user's globals, classes and running functions refer to. It costs a visit
+for each object that the user's names reach, and no pass over all objects there are; of a thing with several holders it
+finds the shortest way. What it does not reach, a library or C++ holds: `lowtide.tf.holders` looks for that backwards.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowtide.tf.places import is_users_file
+
+MOST = 300_000
+"""Objects that are visited at most."""
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis), types.CodeType, types.ModuleType)
+"""They refer to nothing that matters; a library's classes and functions neither."""
+
+
+class Root(NamedTuple):
+    """A scope with names where a chain may begin; lower `rank` is better."""
+
+    rank: int
+    scope: str
+    names: dict[str, Any]
+    file: str
+
+
+class Step(NamedTuple):
+    """How a thing was reached: from another, or (`holder` None) as a root's name."""
+
+    holder: Any
+    root: Root
+    name: str
+
+
+def roots() -> list[Root]:
+    """The user's running functions and modules first; then a library's running functions; last its modules."""
+    found, theirs = [], []
+    for frame in sys._current_frames().values():
+        at: types.FrameType | None = frame
+        seen_users = False
+        stack = []
+        while at is not None:
+            users = is_users_file(at.f_code.co_filename)
+            if users and at.f_code.co_name != "<module>":
+                found.append(Root(0, f"local of {at.f_code.co_name}", dict(at.f_locals), at.f_code.co_filename))
+            elif not users and "lowtide" not in at.f_code.co_filename:
+                stack.append(Root(1, f"local of {at.f_code.co_name}", dict(at.f_locals), ""))
+            seen_users = seen_users or users
+            at = at.f_back
+        theirs += stack if seen_users else []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if name.startswith("lowtide"):
+            continue
+        names = {key: value for key, value in list(vars(module).items()) if not key.startswith("__")}
+        if file and is_users_file(str(Path(file).absolute())):
+            found.append(Root(0, f"global of {Path(file).name}", names, str(Path(file).absolute())))
+        else:
+            theirs.append(Root(2, f"in {name}", names, ""))
+    return found + theirs
+
+
+class Reach:
+    """`steps[id(thing)]` says how each thing was reached."""
+
+    def __init__(self, names: Sequence[Root], leaves: tuple[type, ...], ignore: set[int]) -> None:
+        self.steps: dict[int, Step] = {}
+        self._leaves, self._ignore = leaves, ignore
+        self._kinds: dict[type, bool] = {}
+        for rank in (0, 1):
+            self._walk([root for root in names if root.rank == rank])
+
+    def _walk(self, begin: Sequence[Root]) -> None:
+        level = []
+        for root in begin:
+            for name, thing in root.names.items():
+                if id(thing) not in self.steps and self._matters(thing):
+                    self.steps[id(thing)] = Step(None, root, name)
+                    level.append(thing)
+        while level and len(self.steps) < MOST:
+            following = []
+            for holder in level:
+                root = self.steps[id(holder)].root
+                for part in _parts(holder):
+                    if id(part) not in self.steps and self._matters(part):
+                        self.steps[id(part)] = Step(holder, root, "")
+                        if not isinstance(part, self._leaves):
+                            following.append(part)
+            level = following
+
+    def _matters(self, thing: Any) -> bool:
+        kind = type(thing)
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = not issubclass(kind, _PLAIN)
+        if not known or id(thing) in self._ignore:
+            return False
+        if isinstance(thing, type):
+            return is_users_class(thing)
+        return not isinstance(thing, types.FunctionType) or is_users_file(thing.__code__.co_filename)
+
+    def path(self, thing: Any) -> list[Any]:
+        """From the thing to what a root names; empty when nothing reaches it."""
+        found: list[Any] = []
+        at = thing
+        while at is not None and id(at) in self.steps and len(found) < 100:
+            found.append(at)
+            at = self.steps[id(at)].holder
+        return found
+
+
+def is_users_class(cls: type) -> bool:
+    module = sys.modules.get(cls.__module__)
+    return is_users_file(str(Path(getattr(module, "__file__", None) or "<>").absolute())) if module else False
+
+
+def _parts(holder: Any) -> Iterator[Any]:
+    """What a thing refers to, as far as it keeps it alive by itself: not a function's globals, not a frame's caller."""
+    if isinstance(holder, types.FunctionType):
+        yield from (holder.__closure__, holder.__defaults__, holder.__kwdefaults__, holder.__dict__)
+    elif isinstance(holder, types.FrameType):
+        yield from holder.f_locals.values()
+    elif isinstance(holder, types.TracebackType):
+        yield from (holder.tb_frame, holder.tb_next)
+    elif not isinstance(holder, np.ndarray):
+        yield from gc.get_referents(holder)
