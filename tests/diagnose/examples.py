@@ -349,6 +349,42 @@ def everything() -> Example:
     return Example(called(16384, 300), called(128, 3), 2)
 
 
+def unfused_norm() -> Example:
+    code = "def norm(h):\n    m, v = tf.nn.moments(h, [0])\n    return tf.nn.batch_normalization(h, m, v)\nstep(x)\n"
+
+    def normalized(buffers: int) -> Recording:
+        one = detail(
+            [(site(f"batchnorm/mul_{i}", 3, mode="graph"), "temporaries", 60, 5 + i, 90, "(9, 9)") for i in range(buffers)]
+        )
+        return recording(code, kind="function", line=4, details=(one,))
+
+    return Example(normalized(6), normalized(1), 3)
+
+
+def tuned() -> Example:
+    code = "ds = source()\nds = ds.map(load, num_parallel_calls=tf.data.AUTOTUNE)\n"
+
+    def with_buffer(size: int, elements: int) -> Recording:
+        return recording(code, stages=(Stage(2.0, 1, 0, "ParallelMapV2", at(2), size * MIB, elements),))
+
+    return Example(with_buffer(300, 40), with_buffer(3, 2), 2)
+
+
+def swapped() -> Example:
+    def out(size: int) -> Recording:
+        run = recording(ONCE)
+        return replace(run, samples=tuple(s._replace(swap_bytes=size * MIB, source=at(1)) for s in run.samples))
+
+    return Example(out(300), out(0), 1)
+
+
+def known_bug() -> Example:
+    code = "with keras.RematScope(\"full\"):\n    model = build()\nmodel.fit(x)\n"
+    kept_anyway = detail([(site("Relu", 3, mode="graph"), "activations", 200, 5, 90, "(9, 9)")])
+    bad = recording(code, kind="fit", line=3, details=(kept_anyway,))
+    return Example(bad, replace(bad, sources={FILE: code.replace("RematScope", "Scope")}), 1)
+
+
 def optimizer_state() -> Example:
     code = "opt = Adam()\nmodel.fit(x)\n"
     parts = [
@@ -460,14 +496,18 @@ EXAMPLES: dict[str, Example] = {
     "prefetch-buffer": stage("Prefetch", "prefetch"),
     "interleave-buffers": stage("ParallelInterleaveV4", "interleave"),
     "parallel-map-buffer": stage("ParallelMapV2", "map"),
+    "autotune-buffers": tuned(),
     "dense-gradient": dense(),
     "loop-keeps-every-turn": loop_stack(),
     "jacobian-all-at-once": jacobian(),
     "called-on-everything": everything(),
+    "batchnorm-unfused": unfused_norm(),
     "optimizer-state": optimizer_state(),
     "peak-by-line": peak_by_line(),
     "host-peak": host_peak(),
     "reserved-unused": reserved(),
     "fragmentation": fragmented(),
+    "swapped-out": swapped(),
+    "known-bug": known_bug(),
     "activations-rule": activations(),
 }

@@ -82,6 +82,14 @@ def transformer() -> Captured:
     return of_model(model, whole(500, BATCH, 32), whole(500, BATCH, 32), loss)
 
 
+def long_attention() -> Captured:
+    """Scores that outweigh all else: what Einsum copies decides the peak."""
+    inputs = keras.Input([200, 16])
+    attended = keras.layers.MultiHeadAttention(2, 8)(inputs, inputs)
+    model = keras.Model(inputs, keras.layers.Dense(1)(attended))
+    return of_model(model, normal(BATCH, 200, 16), normal(BATCH, 200, 1), "mse")
+
+
 def embedding(optimizer: Any = "adam") -> Captured:
     layers = [keras.layers.Embedding(5000, 32), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input([40], dtype="int32"), *layers])
@@ -203,7 +211,7 @@ MODELS: dict[str, Callable[[], Captured]] = {
     make.__name__: make
     for make in (
         mlp, cnn, lstm, transformer, embedding, embedding_adagrad, gan, custom_loop, mixed_float16, regularized,
-        branching, conv_lstm,
+        branching, conv_lstm, long_attention,
     )
 }  # fmt: skip
 

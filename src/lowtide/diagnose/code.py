@@ -10,8 +10,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
+from lowtide.diagnose.branches import dead_lines, settled
+from lowtide.diagnose.syntax import Span, body, constant_keys, dotted, head, is_among, is_small, last_name, whole
 from lowtide.program import Source
 from lowtide.record import Recording
 
@@ -23,19 +24,6 @@ CALLED_BY_KERAS = frozenset(
     {"call", "train_step", "test_step", "predict_step", "update_state", "compute_loss", "__getitem__", "__call__"}
 )
 """Methods that nobody calls in sight and that run in every step."""
-_SMALL = frozenset({"float", "int", "str", "len", "round", "bool", "repr", "format", "item"})
-"""Calls whose result is a number or a text, whatever they are given."""
-UNKNOWN = object()
-
-
-class Span(NamedTuple):
-    """Lines of a statement, both ends included."""
-
-    first: int
-    last: int
-
-    def __contains__(self, line: object) -> bool:
-        return isinstance(line, int) and self.first <= line <= self.last
 
 
 class File:
@@ -47,7 +35,7 @@ class File:
             self.tree: ast.Module = ast.parse(text)
         except (SyntaxError, ValueError):
             self.tree = ast.Module([], [])
-        self._dead = set(_dead_lines(self.tree, _settled(self.tree, switches)))
+        self._dead = set(dead_lines(self.tree, settled(self.tree, switches)))
 
     def is_live(self, line: int) -> bool:
         return line not in self._dead
@@ -62,21 +50,29 @@ class File:
         """The innermost statement that has the line, without the body of a compound one."""
         best: ast.stmt | None = None
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.stmt) and line in _head(node) and (
-                best is None or _head(node).first >= _head(best).first
+            if isinstance(node, ast.stmt) and line in head(node) and (
+                best is None or head(node).first >= head(best).first
             ):
                 best = node
         return best
 
     def loops_around(self, line: int) -> list[ast.For | ast.While]:
         """Loops that run the line, outermost first; those of a function that is called in one are its own."""
-        return [n for n in ast.walk(self.tree) if isinstance(n, ast.For | ast.While) and line in _body(n)]
+        return [n for n in ast.walk(self.tree) if isinstance(n, ast.For | ast.While) and line in body(n)]
 
     def function_at(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
         """The innermost function whose text has the line."""
         best = None
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and line in _whole(node):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and line in whole(node):
+                best = node
+        return best
+
+    def enclosing(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The innermost function with a name in whose body the line is."""
+        best = None
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and line in body(node):
                 best = node
         return best
 
@@ -115,7 +111,7 @@ class Code:
         if file is None or source is None:
             return ""
         statement = file.statement(source.line)
-        span = _head(statement) if statement is not None else Span(source.line, source.line)
+        span = head(statement) if statement is not None else Span(source.line, source.line)
         return " ".join(line.strip() for line in file.lines[span.first - 1 : span.last]).partition("  #")[0].strip()
 
     def span(self, source: Source | None) -> tuple[str, Span] | None:
@@ -124,7 +120,7 @@ class Code:
         if source is None:
             return None
         statement = file.statement(source.line) if file else None
-        return source.file, _head(statement) if statement is not None else Span(source.line, source.line)
+        return source.file, head(statement) if statement is not None else Span(source.line, source.line)
 
     def in_loop(self, source: Source | None) -> bool:
         """Whether the line runs more than once: in a loop, in a function that is called from one, or in a callback."""
@@ -134,11 +130,11 @@ class Code:
         file = self.file(source.file)
         if file is None:
             return False
-        function = file.function_at(source.line)
-        inside = _whole(function) if function is not None else None
+        function = file.enclosing(source.line)
+        inside = whole(function) if function is not None else None
         if any(inside is None or loop.lineno in inside for loop in file.loops_around(source.line)):
             return True
-        name = str(getattr(function, "name", ""))
+        name = function.name if function is not None else ""
         if not name or name in above:
             return False
         if name.startswith("on_") or name in CALLED_BY_KERAS:
@@ -151,7 +147,7 @@ class Code:
             Source(file.name, node.lineno)
             for file in self.files()
             for node in file.nodes()
-            if isinstance(node, ast.Call) and _last(node.func) == name
+            if isinstance(node, ast.Call) and last_name(node.func) == name
         ]
 
     def puts(self) -> list[Source]:
@@ -164,13 +160,13 @@ class Code:
         for file in self.files():
             for node in file.nodes():
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
-                    if _last(node.func.value) == name:
+                    if last_name(node.func.value) == name:
                         found.append(Source(file.name, node.lineno))
                 elif isinstance(node, ast.Assign | ast.AugAssign):
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                     for target in targets:
-                        item = isinstance(target, ast.Subscript) and _last(target.value) == name
-                        if item or (isinstance(node, ast.AugAssign) and _last(target) == name):
+                        item = isinstance(target, ast.Subscript) and last_name(target.value) == name
+                        if item or (isinstance(node, ast.AugAssign) and last_name(target) == name):
                             found.append(Source(file.name, node.lineno))
         return found
 
@@ -183,12 +179,12 @@ class Code:
         else:
             value = getattr(statement, "value", None)
             values = [value] if isinstance(value, ast.expr) else []
-        return not values or not all(_is_small(value) for value in values)
+        return not values or not all(is_small(value) for value in values)
 
     def keys_at(self, line: Source) -> set[str]:
         """Constant keys in the statement at a line: `grads` of `history["grads"].append(g)`."""
         statement = self._statement(line)
-        return _keys(statement) if statement is not None else set()
+        return constant_keys(statement) if statement is not None else set()
 
     def mentions(self, line: Source, names: Iterable[str]) -> bool:
         """Whether the statement at a line reads one of the names."""
@@ -213,7 +209,7 @@ class Code:
                     values = [node.value]
                 else:
                     continue
-                if any(_is_among(name, value) for value in values):
+                if any(is_among(name, value) for value in values):
                     found.append(Source(file.name, node.lineno))
         return found
 
@@ -253,8 +249,18 @@ class Code:
                     targets = [node.target]
                 for target in targets:
                     parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-                    if any(_last(part) == name for part in parts):
+                    if any(last_name(part) == name for part in parts):
                         found.append(Source(file.name, target.lineno))
+        return found
+
+    def names(self, *words: str) -> list[Source]:
+        """Live lines that call something of these names, or pass an argument by one of them."""
+        found = []
+        for file in self.files():
+            for node in file.nodes():
+                called = isinstance(node, ast.Call) and last_name(node.func) in words
+                if isinstance(node, ast.Call) and (called or any(k.arg in words for k in node.keywords)):
+                    found.append(Source(file.name, node.lineno))
         return found
 
     def calls(self, *endings: str) -> list[tuple[Source, ast.Call]]:
@@ -288,133 +294,3 @@ class _Same:
 def read_code(recording: Recording) -> Code:
     """The code of a recording, parsed once."""
     return code_of(_Same(recording))
-
-
-def dotted(node: ast.AST) -> str:
-    """`a.b.c` of a name or attribute; calls and items on the way are left out."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
-    if isinstance(node, ast.Call):
-        return dotted(node.func)
-    return dotted(node.value) if isinstance(node, ast.Subscript) else ""
-
-
-def _last(node: ast.expr) -> str:
-    """The name that an expression ends in: `seen` of `self.seen` and of `self.seen["a"]`."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-
-
-def _is_small(value: ast.expr) -> bool:
-    """A number or a text by its looks."""
-    if isinstance(value, ast.Tuple | ast.List):
-        return all(_is_small(part) for part in value.elts)
-    if isinstance(value, ast.Call):
-        return dotted(value.func).rpartition(".")[2] in _SMALL
-    return isinstance(value, ast.Constant | ast.JoinedStr | ast.Compare)
-
-
-def _keys(node: ast.AST) -> set[str]:
-    """Constant keys of the subscripts in an expression."""
-    subscripts = [part.slice for part in ast.walk(node) if isinstance(part, ast.Subscript)]
-    return {str(key.value) for key in subscripts if isinstance(key, ast.Constant)}
-
-
-def _is_among(name: str, value: ast.expr) -> bool:
-    """Whether a value is a name, or a tuple, list or dict with it; what a call makes of it is something else."""
-    if isinstance(value, ast.Tuple | ast.List):
-        return any(_is_among(name, part) for part in value.elts)
-    if isinstance(value, ast.Dict):
-        return any(_is_among(name, part) for part in value.values)
-    return isinstance(value, ast.Name) and value.id == name
-
-
-def _whole(node: ast.AST) -> Span:
-    first = getattr(node, "lineno", 0)
-    decorators = [d.lineno for d in getattr(node, "decorator_list", ())]
-    return Span(min([first, *decorators]), getattr(node, "end_lineno", first) or first)
-
-
-def _body(node: ast.For | ast.While) -> Span:
-    return Span(node.body[0].lineno, _whole(node.body[-1]).last)
-
-
-def _head(node: ast.stmt) -> Span:
-    """A compound statement without what is inside it."""
-    whole = _whole(node)
-    body = getattr(node, "body", None)
-    if isinstance(body, list) and body:
-        return Span(whole.first, max(whole.first, _whole(body[0]).first - 1))
-    return whole
-
-
-def _settled(tree: ast.Module, switches: dict[str, object]) -> dict[str, object]:
-    """Switches without those that change while the program runs: bound in a loop or a function, or twice."""
-    times: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            times[node.id] = times.get(node.id, 0) + 1
-    for node in ast.walk(tree):
-        if isinstance(node, ast.For | ast.While):
-            for part in ast.walk(node):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    times[part.id] = 2
-    return {name: value for name, value in switches.items() if times.get(name.partition(".")[0], 0) == 1}
-
-
-def _dead_lines(tree: ast.AST, switches: dict[str, object]) -> Iterator[int]:
-    """Lines of branches that cannot have run, and what follows a branch that surely ran and left."""
-    for node in ast.walk(tree):
-        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
-            if isinstance(block, list):
-                yield from _dead_in(block, switches)
-
-
-def _dead_in(block: list[ast.stmt], switches: dict[str, object]) -> Iterator[int]:
-    left = False
-    for statement in block:
-        if left:
-            yield from range(_whole(statement).first, _whole(statement).last + 1)
-        elif isinstance(statement, ast.If) and (value := _value(statement.test, switches)) is not UNKNOWN:
-            ran, dead = (statement.body, statement.orelse) if value else (statement.orelse, statement.body)
-            for other in dead:
-                yield from range(_whole(other).first, _whole(other).last + 1)
-            left = bool(ran) and isinstance(ran[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
-
-
-def _value(node: ast.expr, switches: dict[str, object]) -> object:
-    """What a condition on switches comes to; UNKNOWN when it asks anything else."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name | ast.Attribute):
-        return switches.get(dotted(node), UNKNOWN)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        value = _value(node.operand, switches)
-        return UNKNOWN if value is UNKNOWN else not value
-    if isinstance(node, ast.BoolOp):
-        return _joined(isinstance(node.op, ast.And), [_value(part, switches) for part in node.values])
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        left, right = _value(node.left, switches), _value(node.comparators[0], switches)
-        if UNKNOWN not in (left, right):
-            return _compared(node.ops[0], left, right)
-    return UNKNOWN
-
-
-def _joined(is_and: bool, values: list[object]) -> object:
-    if any(value is not UNKNOWN and bool(value) is not is_and for value in values):
-        return not is_and
-    return UNKNOWN if any(value is UNKNOWN for value in values) else is_and
-
-
-def _compared(op: ast.cmpop, left: object, right: object) -> object:
-    if isinstance(op, ast.Eq | ast.Is):
-        return left == right
-    if isinstance(op, ast.NotEq | ast.IsNot):
-        return left != right
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        found = {ast.Lt: left < right, ast.LtE: left <= right, ast.Gt: left > right, ast.GtE: left >= right}
-        return found.get(type(op), UNKNOWN)
-    return UNKNOWN

@@ -125,7 +125,9 @@ def buffers(recording: Recording) -> Iterator[Finding]:
                 # The fullest it was seen; it fills on between two looks, and the device's rise is of nothing else.
                 size = max(size, rise(recording, "device_bytes"))
             if is_worth(recording, size, NOTABLE):
-                yield _buffer(recording, id_, fix, source, size, elements)
+                tuned = id_ in TUNED and "AUTOTUNE" in read_code(recording).text(source)
+                kind = ("autotune-buffers", TUNED_FIX) if tuned else (id_, fix)
+                yield _buffer(recording, *kind, source, size, elements)
 
 
 def _waiting(recording: Recording, name: str) -> dict[Source | None, tuple[int, int]]:
@@ -163,6 +165,8 @@ def _seen_on_device(recording: Recording) -> dict[Source | None, tuple[int, int]
     return found
 
 
+TUNED = ("prefetch-buffer", "interleave-buffers", "parallel-map-buffer")
+TUNED_FIX = "options.autotune.ram_budget limits what tuning may take (half of the free RAM by itself); or fixed sizes"
 _STAGES = (
     ("shuffle", "shuffle-buffer", "some hundred elements shuffle well enough; shuffle names or indices, not images"),
     ("cache", "cached-in-memory", "give cache() a file name, cache before decoding, or leave it out"),

@@ -6,14 +6,14 @@ All pure, all from one Recording.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from lowtide.diagnose.code import Code, read_code
 from lowtide.program import Source
-from lowtide.record import Held, Recording, Sample
-from lowtide.record.views import device_peak, host_peak, inside, main_steps
+from lowtide.record import STEP_KINDS, Held, Recording, Sample
+from lowtide.record.views import device_peak, host_peak, inside, main_kind, main_steps
 
 LEAST = 1 << 20
 WORTH = 0.01
@@ -113,12 +113,32 @@ def series(recording: Recording, of: str) -> list[int]:
     return [size for sample in samples[begun + 1 :] if (size := getattr(sample, of)) is not None]
 
 
-def goes_on(recording: Recording, of: str) -> bool | None:
-    """Whether a series still grows in its second half; None when it is too short to tell.
+def phases(recording: Recording, of: str) -> list[list[int]]:
+    """The run's own steps, and every other kind of call that it repeats: an evaluation, eager code after training."""
+    main = main_kind(recording)
+    found = [series(recording, of)]
+    for kind in STEP_KINDS:
+        values = [size for s in recording.steps if s.kind == kind and (size := getattr(s, of)) is not None]
+        if kind != main and len(values) >= FEWEST:
+            found.append(values)
+    return found
 
-    A cache that fills once, a warm-up, a buffer that finds its size: all are over by then.
-    """
-    values = series(recording, of)
+
+def afterwards(recording: Recording, of: str) -> list[int]:
+    """Samples after the last step that the hooks saw: what plain ops did then."""
+    last = max((step.stop for step in recording.steps), default=0.0)
+    samples = [s for s in inside(recording) if s.time > last]
+    return [size for sample in samples if (size := getattr(sample, of)) is not None]
+
+
+def goes_on(recording: Recording, of: str) -> bool | None:
+    """Whether something still grows in the second half of a phase; None when none is long enough to tell."""
+    said = [_goes_on(values) for values in phases(recording, of)]
+    return True if True in said else False if False in said else None
+
+
+def _goes_on(values: Sequence[int]) -> bool | None:
+    """A cache that fills once, a warm-up, a buffer that finds its size: all are over in the second half."""
     if len(values) < FEWEST:
         return None
     middle = len(values) // 2
@@ -130,10 +150,15 @@ def goes_on(recording: Recording, of: str) -> bool | None:
     return late >= STILL * even * total and rises >= max(MOST_JUMPS, (len(values) - middle) / RISES)
 
 
+def grows_afterwards(recording: Recording, of: str) -> bool:
+    return _goes_on(afterwards(recording, of)) is True
+
+
 def rise(recording: Recording, of: str) -> int:
     """By how much a series is higher at its highest than after its first values: warm-up is left out."""
-    values = series(recording, of)
-    return max(values[2:]) - values[2] if len(values) >= FEWEST else 0
+    found = phases(recording, of)
+    growing = [values for values in found if _goes_on(values)] or found[:1]
+    return max((max(values[2:]) - values[2] for values in growing if len(values) >= FEWEST), default=0)
 
 
 def device_goes_on(recording: Recording) -> bool | None:

@@ -6,8 +6,9 @@ import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from lowtide.diagnose.code import dotted, read_code
+from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import is_worth, rss_at
+from lowtide.diagnose.syntax import dotted
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Constant, Recording, Trace

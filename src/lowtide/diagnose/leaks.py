@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import (
     Grown,
-    device_goes_on,
+    goes_on,
     grown,
+    grows_afterwards,
     host_goes_on,
     is_worth,
     line_that_keeps,
@@ -34,8 +35,8 @@ def _is_leak(recording: Recording, found: Grown) -> bool:
         return False
     if found.steps and found.objects < found.steps / 50:
         return False
-    goes_on = device_goes_on(recording) if found.row.kind != "array" else host_goes_on(recording)
-    return goes_on is not False or host_goes_on(recording) is True
+    of = "rss_bytes" if found.row.kind == "array" else "device_bytes"
+    return goes_on(recording, of) is not False or host_goes_on(recording) is True or grows_afterwards(recording, of)
 
 
 def _finding(recording: Recording, found: Grown) -> Finding:

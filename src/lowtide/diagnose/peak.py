@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import is_worth
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
+from lowtide.known import known_on
 from lowtide.program import Source
 from lowtide.record import Detail, Recording, Sample
-from lowtide.record.views import fullest_detail, inside, main_steps, reserve_unused
+from lowtide.record.views import by_category, fullest_detail, inside, main_steps, reserve_unused
 from lowtide.units import format_size
 
 LARGE, NOTABLE = 0.2, 0.12
 SOON = 1.0
 """Seconds around the highest sample in which the line is looked for."""
 IDLE = 0.25
+SWAPPED = 0.02
 
 
 def by_line(recording: Recording) -> Iterator[Finding]:
@@ -106,3 +108,31 @@ def fragmented(recording: Recording) -> Iterator[Finding]:
             "TF_GPU_ALLOCATOR=cuda_malloc_async on a GPU; allocate large things first; keep fewer small tensors",
             None, "", free - largest,
         )  # fmt: skip
+
+
+def swapped(recording: Recording) -> Iterator[Finding]:
+    """Pages of the process that the kernel put on a disk: what is resident is less than what is in use."""
+    sizes = [(s.swap_bytes or 0, s.time) for s in recording.samples]
+    size, time = max(sizes, default=(0, 0.0))
+    if is_worth(recording, size, SWAPPED):
+        samples = [s for s in inside(recording) if s.source is not None]
+        source = min(samples, key=lambda s: abs(s.time - time)).source if samples else None
+        yield Finding(
+            "swapped-out", PROBLEM, f"{format_size(size)} of the process were swapped out", size, source,
+            read_code(recording).text(source),
+            "the machine is too small for what the process holds: stream the data, or lower the batch", None, "", size,
+        )  # fmt: skip
+
+
+def known_bugs(recording: Recording) -> Iterator[Finding]:
+    """What the versions of this run are known to do, where the script uses it and no other rule has to find it."""
+    detail = fullest_detail(recording)
+    code = read_code(recording)
+    for known in known_on(recording.run.versions):
+        lines = code.names(*known.names) if known.names else []
+        size = by_category(detail)[known.bytes_of] if detail is not None and lines else 0
+        if lines and is_worth(recording, size):
+            yield Finding(
+                "known-bug", ADVICE, f"{known.title}: {format_size(size)} of {known.bytes_of} here", size, lines[-1],
+                code.text(lines[-1]), known.remedy, None, "", None,
+            )  # fmt: skip

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lowtide.diagnose import aftermath, data, functions, growth, leaks, made, peak, step, tapes
-from lowtide.diagnose.code import Span, read_code
+from lowtide.diagnose.code import read_code
+from lowtide.diagnose.syntax import Span
 from lowtide.diagnose.types import PROBLEM, Finding, Rule
+from lowtide.known import known_of
 from lowtide.program import Source
 from lowtide.record import Recording
 
@@ -55,15 +57,19 @@ RULES: tuple[Rule, ...] = (
     Rule("prefetch-buffer", "data", "bytes that prefetch has waiting", data.buffers),
     Rule("interleave-buffers", "data", "bytes in the sources of an interleave", data.buffers),
     Rule("parallel-map-buffer", "data", "bytes that a parallel map has ready", data.buffers),
+    Rule("autotune-buffers", "data", "bytes in stages whose size tf.data tunes, up to its RAM budget", data.buffers),
     Rule("dense-gradient", "step", "IndexedSlices made dense", step.dense_gradient),
     Rule("loop-keeps-every-turn", "step", "while_loop stacks", step.loop_stack),
     Rule("jacobian-all-at-once", "step", "a Jacobian by pfor", step.jacobian),
     Rule("called-on-everything", "step", "a model called on the whole dataset at once", step.called_on_everything),
+    Rule("batchnorm-unfused", "step", "batch normalization from single ops", step.unfused_norm),
     Rule("optimizer-state", "step", "slots that another optimizer would not have", step.optimizer_state),
     Rule("peak-by-line", "step", "the line with most of the device's peak", peak.by_line, True),
     Rule("host-peak", "step", "the line where RSS is far higher for a moment", peak.on_host, True),
     Rule("reserved-unused", "device", "a GPU's memory that is reserved and never used", peak.reserved),
     Rule("fragmentation", "device", "a request refused though enough was free, in pieces", peak.fragmented),
+    Rule("swapped-out", "device", "the process was swapped out", peak.swapped),
+    Rule("known-bug", "device", "what this version is known to cost, where the script uses it", peak.known_bugs),
     Rule("activations-rule", "step", "activations at the peak: batch or recomputation", step.activations),
 )  # fmt: skip
 """In the order of the documentation. Several ids may share a function."""
@@ -76,7 +82,17 @@ CATCH_ALL = ("device-growth", "host-growth")
 def diagnose(recording: Recording) -> list[Finding]:
     """What wastes memory in this run, the most important first."""
     found = [finding for check in dict.fromkeys(rule.check for rule in RULES) for finding in check(recording)]
-    return sorted(_without_repeats(recording, _joined(found)), key=_importance)
+    kept = _without_repeats(recording, _joined(found))
+    return sorted((_as_known(finding, recording) for finding in kept), key=_importance)
+
+
+def _as_known(finding: Finding, recording: Recording) -> Finding:
+    """With the version's own bug named, where it is one: the table that `lowtide doctor` reads."""
+    known = known_of(finding.id, recording.run.versions)
+    if known is None:
+        return finding
+    versions = " and ".join(f"{name} {recording.run.versions[name]}" for name in known.needs)
+    return replace(finding, fix=f"{finding.fix}. Known on {versions}: {known.title}")
 
 
 def _importance(finding: Finding) -> tuple[bool, bool, int, str, int]:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from lowtide.diagnose.code import read_code
+from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_worth, likeliest
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -22,6 +22,8 @@ TURNS = 8
 BATCH = 256
 """Rows that a pass over data takes at a time, when nobody says."""
 _GATHERS = ("gather", "embedding_lookup", "gather_nd", "boolean_mask")
+_DENSE = ("convert_to_tensor", "clip_by", "global_norm", "tf.norm", "add_n", "reduce_")
+"""What makes a sparse gradient dense when it is given one."""
 _FIRST = re.compile(r"[\[(]\s*(\d+)")
 
 
@@ -64,8 +66,11 @@ def _gathered_at(recording: Recording, detail: Detail, shape: str) -> Source | N
     if layer is not None:
         return layer
     summed = [detail.sites[a.site].source for a in detail.allocations if _kind(detail, a) == "UnsortedSegmentSum"]
-    near = [line for line in summed if line and any(word in code.text(line) for word in _GATHERS)]
-    return next(iter(near), None) or likeliest(code, [line for line, _ in code.calls(*_GATHERS)]) or summed[0]
+    known = [line for line in summed if line is not None]
+    made = [line for line in known if any(word in code.text(line) for word in _DENSE)]
+    near = [line for line in known if any(word in code.text(line) for word in _GATHERS)]
+    calls = likeliest(code, [line for line, _ in code.calls(*_GATHERS)])
+    return next(iter([*made, *near]), None) or calls or next(iter(known), None)
 
 
 def loop_stack(recording: Recording) -> Iterator[Finding]:
@@ -224,3 +229,48 @@ def activations(recording: Recording) -> Iterator[Finding]:
             "half the batch needs half of them; `lowtide fit --budget` recomputes instead, with the same results",
             None, "", size // 2,
         )  # fmt: skip
+
+
+def unfused_norm(recording: Recording) -> Iterator[Finding]:
+    """Batch normalization from single ops: each makes a buffer of the activation's size, where one kernel needs two."""
+    detail = fullest_detail(recording)
+    if detail is None:
+        return
+    code = read_code(recording)
+    lines: dict[Source | None, list[Allocation]] = {}
+    for a in detail.at_peak:
+        site = detail.sites[a.site]
+        if a.start and _is_norm(site.op, site.layer, code.text(site.source)) and "Fused" not in site.kind:
+            lines.setdefault(_norm_line(code, site.source), []).append(a)
+    for source, found in lines.items():
+        largest = max(a.chunk_bytes for a in found)
+        saving = sum(a.chunk_bytes for a in found) - 2 * largest
+        if is_worth(recording, saving, NOTABLE):
+            by_hand = any(word in code.text(source) for word in _BY_HAND)
+            yield Finding(
+                "batchnorm-unfused", PROBLEM if by_hand else ADVICE,
+                f"batch normalization from single ops has {len(found)} buffers at the peak", saving + 2 * largest,
+                source, code.text(source),
+                _FUSE if by_hand else _KERAS_NORM, None, "", saving,
+            )  # fmt: skip
+
+
+_FUSE = "tf.compat.v1.nn.fused_batch_norm computes it in one op"
+_KERAS_NORM = "Keras computes it from single ops on this version: fewer such layers, or a smaller batch"
+_BY_HAND = ("batch_normalization(", "nn.moments", "fused=False", "reduce_variance", "reduce_std")
+
+
+def _is_norm(op: str, layer: str, text: str) -> bool:
+    named = (op + " " + layer).lower()
+    return "batchnorm" in named or "batch_norm" in named or "moments/" in named or any(w in text for w in _BY_HAND)
+
+
+def _norm_line(code: Code, source: Source | None) -> Source | None:
+    """Moments and normalization of one function are one: the line that normalizes."""
+    file = code.file(source.file) if source else None
+    function = file.enclosing(source.line) if file and source else None
+    if source is None or file is None or function is None:
+        return source
+    calls = [line for line, _ in code.calls("batch_normalization") if line.file == source.file]
+    inside = [line for line in calls if function.lineno <= line.line <= (function.end_lineno or line.line)]
+    return inside[0] if inside else source

@@ -9,6 +9,7 @@ from lowtide.diagnose.evidence import grown, is_worth, likeliest, line_that_keep
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Detail, Recording, Tape
+from lowtide.units import format_size
 
 MANY = 3
 """So many steps under one tape, or tapes alive at once, are no accident of timing."""
@@ -104,20 +105,41 @@ def _gradient_details(recording: Recording) -> Iterator[tuple[Detail, Source]]:
 
 
 def records_unused(recording: Recording) -> Iterator[Finding]:
-    """Activations that a tape keeps for variables that get no gradient."""
+    """What a tape keeps and no gradient needs: for variables that get none, or ops that the target does not need."""
+    let_go = max((_let_go_unused(d, line) for d, line in _gradient_details(recording)), default=0)
     for tape in recording.tapes:
-        if not tape.watches_variables or tape.watched <= tape.used or not tape.used:
-            continue
+        watches_more = tape.watches_variables and tape.watched > tape.used > 0
         size = round(max((_forward(d, line) for d, line in _gradient_details(recording)), default=0))
-        unused = round(size * (1 - tape.used / tape.watched))
-        if is_worth(recording, unused, NOTABLE):
+        unused = round(size * (1 - tape.used / tape.watched)) if watches_more else 0
+        if unused >= let_go:
+            title = f"the tape watches {tape.watched} variables and is asked for the gradients of {tape.used}"
+        else:
+            title = f"the tape records {format_size(let_go)} that the gradient does not need"
+            size = unused = let_go
+        if tape.gradients and is_worth(recording, unused, NOTABLE):
             yield Finding(
-                "tape-records-unused", PROBLEM,
-                f"the tape watches {tape.watched} variables and is asked for the gradients of {tape.used}",
-                size, tape.source, read_code(recording).text(tape.source),
-                "compute what is not trained outside the tape, or open it with watch_accessed_variables=False and "
-                "watch the variables that are trained", None, "", unused,
+                "tape-records-unused", PROBLEM, title, size, tape.source, read_code(recording).text(tape.source),
+                "compute what is not differentiated outside the tape, or open it with watch_accessed_variables=False "
+                "and watch the variables that are trained", None, "", unused,
             )  # fmt: skip
+
+
+def _let_go_unused(detail: Detail, line: Source) -> int:
+    """Bytes freed between the last op forward and the first one back: a tape drops what it need not go through.
+
+    TensorFlow's tape does this when `gradient` is called, before anything else.
+    """
+    backward = [a.start for a in detail.allocations if a.start and detail.sites[a.site].source == line]
+    if not backward:
+        return 0
+    back = min(backward)
+    last = max((a.start for a in detail.allocations if 0 < a.start < back), default=0)
+    dropped = [
+        a for a in detail.allocations
+        if a.start and a.stop is not None and last < a.stop <= back and detail.sites[a.site].mode == "eager"
+        and not a.temporary
+    ]  # fmt: skip
+    return sum(a.chunk_bytes for a in dropped)
 
 
 def _forward(detail: Detail, line: Source) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from lowtide.ops.einsum import Copies, copies
 from lowtide.program import Op, Value
 
 Scratch = Callable[[Op, Sequence[Value], Sequence[Value], int], int]
@@ -44,9 +45,15 @@ def _matrix_products(op: Op, given: Sequence[Value], made: Sequence[Value], batc
     return _PRODUCT + copies
 
 
-def _transposed_operands(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:
-    """Copies of the operands with their axes in the order of a matrix product."""
-    return _EINSUM + sum(value.bytes(batch) for value in given)
+def _packed(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:
+    return _EINSUM
+
+
+def _for_the_product(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> tuple[int, ...]:
+    """Copies of operands, and the product itself where that is not yet the result."""
+    needed = copies(str(op.attrs.get("equation", ""))) or Copies((True,) * len(given), True)
+    taken = [value.bytes(batch) for value, copied in zip(given, needed.operands, strict=True) if copied]
+    return (*taken, made[0].bytes(batch)) if needed.product else tuple(taken)
 
 
 _PRODUCT = 1664
@@ -57,10 +64,15 @@ SCRATCH: Mapping[str, Scratch] = {
     "BatchMatMulV3": _matrix_products,
     "BatchMatMul": _matrix_products,
     **dict.fromkeys(("Conv2D", "_FusedConv2D", "Conv3D", "_FusedConv3D"), _convolution),
-    "Einsum": _transposed_operands,
+    "Einsum": _packed,
     "SparseSoftmaxCrossEntropyWithLogits": _one_a_row,
     "SoftmaxCrossEntropyWithLogits": _one_a_row,
 }
+
+SCRATCH_FIRST: Mapping[str, Callable[[Op, Sequence[Value], Sequence[Value], int], tuple[int, ...]]] = {
+    "Einsum": _for_the_product,
+}
+"""(op, inputs, outputs, batch) -> bytes of the buffers that an op takes before its outputs and holds while it runs."""
 
 
 # In the body of a loop or a branch TensorFlow's own kernels run: oneDNN's graph pass leaves bodies alone.

@@ -290,6 +290,7 @@ WANTED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("MatMul", "_FusedMatMul"), ("transpose_a", "transpose_b")),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), ("adj_x", "adj_y")),
     **dict.fromkeys(("While", "StatelessWhile"), ("parallel_iterations",)),
+    "Einsum": ("equation",),
     "Unpack": ("axis",),
     "StridedSlice": ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
 }

@@ -165,7 +165,7 @@ class _Search:
         return aim > self.enough * (1 + CLOSE)
 
     def tightest(self, deadline: float, report: Report) -> Plan:
-        """The plan with the least bytes, if its chunks fit, or one of nearly as few whose chunks do; else Infeasible."""
+        """The plan with the least bytes, or one of nearly as few, whose chunks fit; else Infeasible."""
         smallest = self.planner.smallest(max(1.0, deadline - monotonic()), report, SETTLE)
         least: Plan | None = None
         for point in self._tight(smallest):

@@ -45,7 +45,7 @@ BACK_PEDAL = 0.9  # of a region that the host refuses, the part to ask for next
 # A free chunk is one integer, size above address, so that integers sort as the real comparator sorts chunks.
 _ADDRESS_BITS = 47  # the user half of an x86-64 address space
 _ADDRESS = (1 << _ADDRESS_BITS) - 1
-_MAPPED, _MAPPED_HIGHEST = 0x7000 << 32, 0x7F00 << 32  # what Linux maps is above this; a heap, of whatever program, below
+_MAPPED, _MAPPED_HIGHEST = 0x7000 << 32, 0x7F00 << 32  # what Linux maps is above the first; any program's heap below
 
 
 class OutOfMemory(Exception):

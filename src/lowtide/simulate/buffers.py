@@ -6,11 +6,13 @@ hold their elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
-from lowtide.ops import SCRATCH_IN_BODIES, UNKNOWN, Act, Rule, is_branching, rule_at, rule_of
+from lowtide.ops import SCRATCH_FIRST, SCRATCH_IN_BODIES, UNKNOWN, Act, Rule, is_branching, rule_at, rule_of
 from lowtide.program import Op, Program, Value
+
+T = TypeVar("T")
 
 NOWHERE = -1
 """The buffer of a value that has none."""
@@ -57,6 +59,11 @@ class Compiled:
             _scratch(op, rule, program.values, batch, inside=path > 0)
             for op, rule in zip(program.ops, self.rules, strict=True)
         ]
+        self.scratch_first = {
+            index: _in_the_op(SCRATCH_FIRST[op.kind], op, program.values, batch)
+            for index, op in enumerate(program.ops)
+            if op.kind in SCRATCH_FIRST and index not in self.folded
+        }
         for index in self.folded:
             self.rules[index], self.scratch[index] = FOLDED, 0
         self.functions = []
@@ -92,10 +99,12 @@ def _folded(program: Program, sizes: Sequence[int]) -> set[int]:
 def _scratch(op: Op, rule: Rule, values: Sequence[Value], batch: int, inside: bool) -> int:
     """`inside`: in the body of a loop or a branch, where oneDNN's graph pass does not come."""
     scratch = SCRATCH_IN_BODIES.get(op.kind, rule.scratch) if inside else rule.scratch
-    if scratch is None:
-        return 0
-    inputs, outputs = tuple(values[v] for v in op.inputs), tuple(values[v] for v in op.outputs)
-    return scratch(op, inputs, outputs, batch)
+    return 0 if scratch is None else _in_the_op(scratch, op, values, batch)
+
+
+def _in_the_op(count: Callable[..., T], op: Op, values: Sequence[Value], batch: int) -> T:
+    """What a row of the tables of scratch buffers says of an op."""
+    return count(op, tuple(values[v] for v in op.inputs), tuple(values[v] for v in op.outputs), batch)
 
 
 def _arms(code: Compiled) -> dict[int, list[int]]:

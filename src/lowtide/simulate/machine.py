@@ -211,13 +211,16 @@ class _Machine(TensorLists):
 
     def _in_turn(self, code: Compiled, order: Sequence[int], where: dict[int, int]) -> None:
         ops, rules, scratch, acts = code.program.ops, code.rules, code.scratch, self._acts
-        uses, release = code.uses, self._release
+        uses, release, first = code.uses, self._release, code.scratch_first
         for index in order:
             op = ops[index]
             act = acts[rules[index].act]
+            copies = [self._take_scratch(size, (code.path, index)) for size in first[index]] if index in first else ()
             act(code, index, op, where)
             if scratch[index]:
                 release(self._take_scratch(scratch[index], (code.path, index)))
+            for copy in copies:
+                release(copy)
             for value in op.inputs:
                 release(where[value])
             for value in op.outputs:
@@ -228,17 +231,20 @@ class _Machine(TensorLists):
         """As `_in_turn` with several ops under way at once: one has its outputs and scratch from its start, and holds
         its inputs until it is done."""
         ops, rules, scratch, acts, uses = code.program.ops, code.rules, code.scratch, self._acts, code.uses
-        in_use: dict[int, int] = {}
+        in_use: dict[int, list[int]] = {}
         for event in events:
             if event >= 0:
+                taken = [self._take_scratch(size, (code.path, event)) for size in code.scratch_first.get(event, ())]
                 acts[rules[event].act](code, event, ops[event], where)
                 if scratch[event]:
-                    in_use[event] = self._take_scratch(scratch[event], (code.path, event))
+                    taken.append(self._take_scratch(scratch[event], (code.path, event)))
+                if taken:
+                    in_use[event] = taken
                 continue
             index = ~event
             op = ops[index]
-            if index in in_use:
-                self._release(in_use.pop(index))
+            for buffer in in_use.pop(index, ()):
+                self._release(buffer)
             for value in op.inputs:
                 self._release(where[value])
             for value in op.outputs:

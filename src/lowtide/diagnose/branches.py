@@ -1,0 +1,79 @@
+"""Which branches of the user's code cannot have run, by the plain values that its globals ended up with."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from lowtide.diagnose.syntax import dotted, whole
+
+UNKNOWN = object()
+
+
+def settled(tree: ast.Module, switches: dict[str, object]) -> dict[str, object]:
+    """Switches without those that change while the program runs: bound in a loop or a function, or twice."""
+    times: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            times[node.id] = times.get(node.id, 0) + 1
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.While):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    times[part.id] = 2
+    return {name: value for name, value in switches.items() if times.get(name.partition(".")[0], 0) == 1}
+
+
+def dead_lines(tree: ast.AST, switches: dict[str, object]) -> Iterator[int]:
+    """Lines of branches that cannot have run, and what follows a branch that surely ran and left."""
+    for node in ast.walk(tree):
+        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list):
+                yield from _dead_in(block, switches)
+
+
+def _dead_in(block: list[ast.stmt], switches: dict[str, object]) -> Iterator[int]:
+    left = False
+    for statement in block:
+        if left:
+            yield from range(whole(statement).first, whole(statement).last + 1)
+        elif isinstance(statement, ast.If) and (value := _value(statement.test, switches)) is not UNKNOWN:
+            ran, dead = (statement.body, statement.orelse) if value else (statement.orelse, statement.body)
+            for other in dead:
+                yield from range(whole(other).first, whole(other).last + 1)
+            left = bool(ran) and isinstance(ran[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
+
+
+def _value(node: ast.expr, switches: dict[str, object]) -> object:
+    """What a condition on switches comes to; UNKNOWN when it asks anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name | ast.Attribute):
+        return switches.get(dotted(node), UNKNOWN)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        value = _value(node.operand, switches)
+        return UNKNOWN if value is UNKNOWN else not value
+    if isinstance(node, ast.BoolOp):
+        return _joined(isinstance(node.op, ast.And), [_value(part, switches) for part in node.values])
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, right = _value(node.left, switches), _value(node.comparators[0], switches)
+        if UNKNOWN not in (left, right):
+            return _compared(node.ops[0], left, right)
+    return UNKNOWN
+
+
+def _joined(is_and: bool, values: list[object]) -> object:
+    if any(value is not UNKNOWN and bool(value) is not is_and for value in values):
+        return not is_and
+    return UNKNOWN if any(value is UNKNOWN for value in values) else is_and
+
+
+def _compared(op: ast.cmpop, left: object, right: object) -> object:
+    if isinstance(op, ast.Eq | ast.Is):
+        return left == right
+    if isinstance(op, ast.NotEq | ast.IsNot):
+        return left != right
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        found = {ast.Lt: left < right, ast.LtE: left <= right, ast.Gt: left > right, ast.GtE: left >= right}
+        return found.get(type(op), UNKNOWN)
+    return UNKNOWN

@@ -1,0 +1,79 @@
+"""Small questions to Python's syntax trees: names, spans of lines, looks of a value."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+_SMALL = frozenset({"float", "int", "str", "len", "round", "bool", "repr", "format", "item"})
+"""Calls whose result is a number or a text, whatever they are given."""
+
+
+class Span(NamedTuple):
+    """Lines of a statement, both ends included."""
+
+    first: int
+    last: int
+
+    def __contains__(self, line: object) -> bool:
+        return isinstance(line, int) and self.first <= line <= self.last
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of a name or attribute; calls and items on the way are left out."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    if isinstance(node, ast.Call):
+        return dotted(node.func)
+    return dotted(node.value) if isinstance(node, ast.Subscript) else ""
+
+
+def last_name(node: ast.expr) -> str:
+    """The name that an expression ends in: `seen` of `self.seen` and of `self.seen["a"]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def is_small(value: ast.expr) -> bool:
+    """A number or a text by its looks."""
+    if isinstance(value, ast.Tuple | ast.List):
+        return all(is_small(part) for part in value.elts)
+    if isinstance(value, ast.Call):
+        return dotted(value.func).rpartition(".")[2] in _SMALL
+    return isinstance(value, ast.Constant | ast.JoinedStr | ast.Compare)
+
+
+def constant_keys(node: ast.AST) -> set[str]:
+    """Constant keys of the subscripts in an expression."""
+    subscripts = [part.slice for part in ast.walk(node) if isinstance(part, ast.Subscript)]
+    return {str(key.value) for key in subscripts if isinstance(key, ast.Constant)}
+
+
+def is_among(name: str, value: ast.expr) -> bool:
+    """Whether a value is a name, or a tuple, list or dict with it; what a call makes of it is something else."""
+    if isinstance(value, ast.Tuple | ast.List):
+        return any(is_among(name, part) for part in value.elts)
+    if isinstance(value, ast.Dict):
+        return any(is_among(name, part) for part in value.values)
+    return isinstance(value, ast.Name) and value.id == name
+
+
+def whole(node: ast.AST) -> Span:
+    first = getattr(node, "lineno", 0)
+    decorators = [d.lineno for d in getattr(node, "decorator_list", ())]
+    return Span(min([first, *decorators]), getattr(node, "end_lineno", first) or first)
+
+
+def body(node: ast.For | ast.While | ast.FunctionDef | ast.AsyncFunctionDef) -> Span:
+    return Span(node.body[0].lineno, whole(node.body[-1]).last)
+
+
+def head(node: ast.stmt) -> Span:
+    """A compound statement without what is inside it."""
+    span, inside = whole(node), getattr(node, "body", None)
+    if isinstance(inside, list) and inside:
+        return Span(span.first, max(span.first, whole(inside[0]).first - 1))
+    return span
