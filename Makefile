@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fit lint unit clean bench-predict bench-fit bench-planner bench-diagnose bench-run
+.PHONY: demo test lint unit unit-without-tensorflow unit-with-tensorflow clean bench-predict bench-fit bench-planner bench-diagnose bench-run
 
 demo: $(READY)
 	$(BIN)/lowtide predict examples/unet.py
@@ -17,13 +17,14 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Habits of fit and random models, apart from `make test`: some do not pass yet.
-test-fit: $(READY)
-	$(BIN)/pytest tests/tf/fit_keeps_working.py tests/tf/fit_random.py
-
-# Two processes: TensorFlow and OR-Tools do not share one.
+# Two processes at once: TensorFlow and OR-Tools do not share one.
 unit: $(READY)
+	$(MAKE) --jobs=2 --output-sync=target unit-without-tensorflow unit-with-tensorflow
+
+unit-without-tensorflow: $(READY)
 	$(BIN)/pytest --ignore=tests/tf
+
+unit-with-tensorflow: $(READY)
 	$(BIN)/pytest tests/tf
 
 bench-predict: $(READY)

@@ -48,11 +48,21 @@ def columns(row_type: type) -> tuple[str, ...]:
 
 
 def to_columns(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(value if _is_plain(value) else json.dumps(value) for value in row)
+    return tuple([value if type(value) in _PLAIN else _text(value) for value in row])
 
 
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, int | float | str)
+_PLAIN = frozenset({type(None), bool, int, float, str})
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, Source):
+        return _source_text(value)
+    return value if isinstance(value, int | float | str) else json.dumps(value)
+
+
+@cache
+def _source_text(source: Source) -> str:
+    return json.dumps(source)
 
 
 def from_columns(row_type: type, names: tuple[str, ...], row: tuple[Any, ...]) -> Any:

@@ -8,6 +8,7 @@ they are counted, and a note says so. When the run is over the log is folded in,
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import sqlite3
@@ -41,6 +42,8 @@ VERSION = 1
 _BUSY_SECONDS = 5.0
 _MOST_WAITING = 50_000
 """Rows kept while the file cannot be written; more are dropped and counted."""
+_ROWS_A_STATEMENT = 40
+"""A statement has at most 999 values in an old SQLite."""
 
 
 def create_recording(path: str | os.PathLike[str], run: Run) -> None:
@@ -79,7 +82,8 @@ def _beside(file: Path) -> tuple[Path, Path]:
 class Writer:
     """Appends to a Recording. `add` only remembers; `flush` writes, from any one thread at a time.
 
-    Nothing here raises for a file that cannot be written: the run matters more than its record.
+    Nothing here raises for a file that cannot be written: the run matters more than its record. What waits is a table
+    with a row of it, turned into columns when it is written, or a statement with its values.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -93,7 +97,7 @@ class Writer:
     def add(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Rows of any of the types in `TABLES`."""
         for row in rows:
-            self._put(_insert(TABLE_OF[type(row)], len(row)), to_columns(row))
+            self._put(TABLE_OF[type(row)], row)
 
     def add_detail(self, detail: Detail) -> None:
         self._put("INSERT INTO details VALUES (?)", (pack_detail(detail),))
@@ -143,7 +147,7 @@ class Writer:
             self._database = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, check_same_thread=False)
             self._database.execute("PRAGMA synchronous=NORMAL")
         with self._database as database:
-            for statement, values in rows:
+            for statement, values in _together(rows):
                 database.execute(statement, values)
             if self._lost:
                 text = f"{self._lost} rows were lost: the recording could not be written for a while"
@@ -159,8 +163,18 @@ class Writer:
             self._database = None
 
 
-def _insert(table: str, width: int) -> str:
-    return f"INSERT INTO {table} VALUES ({', '.join('?' * width)})"
+def _together(waiting: list[tuple[str, tuple[Any, ...]]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Statements with their values; rows of one table that follow each other in one statement.
+
+    SQLite lets go of Python's lock at each statement, and the script's thread and this one then wait for each other.
+    """
+    for what, group in itertools.groupby(waiting, key=lambda one: one[0]):
+        if what not in TABLES:
+            yield from group
+            continue
+        while rows := [to_columns(row) for _, row in itertools.islice(group, _ROWS_A_STATEMENT)]:
+            one = f"({', '.join('?' * len(rows[0]))})"
+            yield f"INSERT INTO {what} VALUES {', '.join([one] * len(rows))}", tuple(itertools.chain(*rows))
 
 
 def finish_recording(path: str | os.PathLike[str]) -> None:

@@ -33,12 +33,13 @@ class DeviceCounter:
         if not self.counts:
             return None
         with self._lock:
-            stats = self._raw()
+            stats, peaks = self._raw(), self._peaks
             self._clear()
-            for name in {*self._peaks, reader}:
-                self._peaks[name] = max(self._peaks.get(name, 0), stats.peak)
-            highest = self._peaks[reader]
-            self._peaks[reader] = stats.in_use
+            for name, before in peaks.items():
+                if before < stats.peak:
+                    peaks[name] = stats.peak
+            highest = max(peaks.get(reader, 0), stats.peak)
+            peaks[reader] = stats.in_use
             return Stats(stats.in_use, highest, stats.reserved)
 
     def chunks(self) -> list[Chunk] | None:

@@ -35,7 +35,7 @@ class OnStep(Protocol):
 
     def begins(self, kind: str, key: object) -> None: ...
 
-    def ends(self, kind: str, key: object, number: int | None, peak: int | None) -> bool:
+    def ends(self, kind: str, key: object, number: int | None, peak: int | None, rss: int = 0) -> bool:
         """Whether this step was recorded in detail."""
 
 
@@ -97,19 +97,6 @@ class Steps:
             yield
         finally:
             self._inside.depth -= 1
-
-    @contextmanager
-    def _called(self, key: object) -> Iterator[None]:
-        inside = self._inside
-        inside.depth += 1
-        if isinstance(key, int):
-            inside.calling = key
-            self.called.add(key)
-        try:
-            yield
-        finally:
-            inside.depth -= 1
-            inside.calling = 0
 
     def _counts_now(self) -> bool:
         return not self._inside.depth and self._watch.alive
@@ -198,42 +185,47 @@ class Steps:
     ) -> Any:  # fmt: skip
         start = self._watch.now
         self._on_step.begins(kind, key)
-        with self._called(key):
-            try:
-                result = original(*arguments, **options)
-            except (StopIteration, tf.errors.OutOfRangeError):
-                self._on_step.ends(kind, key, None, None)
-                raise
-            except BaseException:
-                self._end(kind, name, key, start, repeats)
-                raise
+        inside = self._inside
+        inside.depth += 1
+        if isinstance(key, int):
+            inside.calling = key
+            self.called.add(key)
+        try:
+            result = original(*arguments, **options)
+        except (StopIteration, tf.errors.OutOfRangeError):
+            self._on_step.ends(kind, key, None, None)
+            raise
+        except BaseException:
+            self._end(kind, name, key, start, repeats)
+            raise
+        else:
             if kind == "call" and key in self._trains:
                 kind = "function"  # its first call has shown what it does
             self._end(kind, name, key, start, repeats)
             return result
+        finally:
+            inside.depth -= 1
+            inside.calling = 0
 
     def _end(self, kind: str, name: str, key: object, start: float, repeats: int) -> None:
         watch = self._watch
         stats = self._device.read("step")
-        source = calling_line()
+        now = watch.now
         if kind not in ONE_CALL:
             start = max(self._ended.get(kind, start), 0.0)
-        now = watch.now
         self._ended[kind] = now
         self._counts[kind] += repeats
         in_use, peak = (stats.in_use, stats.peak) if stats else (None, None)
-        step = Step(kind, name, source, start, now, in_use, peak, watch.rss(), False, repeats)
-        number = watch.steps  # the number it will have
-        detailed = self._on_step.ends(kind, key, number, peak)
-        self._record(step._replace(detailed=detailed))
+        rss = watch.rss()
+        detailed = self._on_step.ends(kind, key, watch.steps, peak, rss)  # the number that it will have
+        self._record(Step(kind, name, calling_line(), start, now, in_use, peak, rss, detailed, repeats))
 
     def _record(self, step: Step) -> None:
         """Write the step, or put it together with those before it that were as short."""
         before = self._waiting.pop(step.kind, None)
         if before is not None:
             step = _together(before, step)
-        short = self._counts[step.kind] > MANY and step.stop - step.start < SHORT
-        if short and not step.detailed:
+        if self._counts[step.kind] > MANY and step.stop - step.start < SHORT and not step.detailed:
             self._waiting[step.kind] = step
         else:
             self._watch.add_step(step)

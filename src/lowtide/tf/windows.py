@@ -35,7 +35,7 @@ class Windows:
         if reason:
             self._begin(reason, key)
 
-    def ends(self, kind: str, key: object, number: int | None, peak: int | None) -> bool:
+    def ends(self, kind: str, key: object, number: int | None, peak: int | None, rss: int = 0) -> bool:
         detail = None
         window = self._open
         if window is not None and window.key == key:
@@ -48,7 +48,7 @@ class Windows:
             self._counted = True
             self._watch.attempt("a census", self._owner.census)
         elif detail is None:
-            self._owner.census_if_grown()
+            self._owner.census_if_grown(rss)
         if self._open is None and kind not in ONE_CALL:
             # Eager steps go from one end to the next: the window for the coming one opens now.
             reason = self._choice.follows(kind, key)

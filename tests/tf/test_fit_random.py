@@ -11,7 +11,7 @@ from tests.tf.children import run_script
 
 pytestmark = pytest.mark.tensorflow
 
-MODELS, BUDGETS = 10, 3
+MODELS, BUDGETS = 4, 3
 
 
 def test_random_models_keep_their_bits_and_their_budgets() -> None:
