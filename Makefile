@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit unit-without-tensorflow unit-with-tensorflow clean bench-predict bench-fit bench-planner bench-diagnose bench-run
+.PHONY: demo test lint unit unit-without-tensorflow unit-with-tensorflow clean bench-predict bench-fit bench-planner bench-diagnose bench-run bench-page
 
 demo: $(READY)
 	$(BIN)/lowtide predict examples/unet.py
@@ -37,7 +37,10 @@ bench-planner: $(READY)
 	$(BIN)/python -m benchmarks.planner_suite
 
 bench-run: $(READY)
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.run; code=$$?; $(BIN)/python -m benchmarks.run_quote; exit $$code
+
+bench-page: $(READY)
+	$(BIN)/python -m benchmarks.page; code=$$?; $(BIN)/python -m benchmarks.run_quote; exit $$code
 
 bench-diagnose: $(READY)
 	$(BIN)/python -m benchmarks.diagnose; code=$$?; $(BIN)/python -m benchmarks.diagnose_quote; exit $$code

@@ -1,6 +1,6 @@
 """Scripts that `benchmarks.run` runs plainly and watched, taking turns: each times its own steps.
 
-    python benchmarks/run_child.py keras|small|function|eager SOCKET
+    python benchmarks/run_child.py keras|small|large|function|eager SOCKET
 
 Scripts as a user would have them: they know nothing of Lowtide. Before each block of steps a script waits for its turn
 at SOCKET; after it, it sends begin and end of each step by the clock, and what it took of the processors. The last
@@ -20,8 +20,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-STEPS_A_BLOCK = {"keras": 10, "small": 200, "function": 10, "eager": 6}
-BATCH = {"keras": 64, "small": 32, "function": 64, "eager": 64}
+STEPS_A_BLOCK = {"keras": 10, "small": 200, "large": 2, "function": 10, "eager": 10}
+BATCH = {"keras": 64, "small": 32, "large": 8, "function": 64, "eager": 32}
 
 
 class Turns:
@@ -89,8 +89,15 @@ def small_model() -> Any:
     return keras.Sequential([keras.Input([20]), layers.Dense(64, activation="relu"), layers.Dense(10)])
 
 
+def large_model() -> Any:
+    return keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10, classifier_activation=None)
+
+
+MODELS = {"keras": model, "small": small_model, "large": large_model}
+
+
 def with_keras(kind: str, turns: Turns) -> None:
-    network = small_model() if kind == "small" else model()
+    network = MODELS[kind]()
     network.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     count = BATCH[kind] * (500 if kind == "small" else 100)
     x = np.random.rand(count, *network.input_shape[1:]).astype("float32")
@@ -122,7 +129,7 @@ def by_hand(kind: str, turns: Turns) -> None:
 
 def main(kind: str, address: str) -> None:
     turns = Turns(address, STEPS_A_BLOCK[kind])
-    (with_keras if kind in ("keras", "small") else by_hand)(kind, turns)
+    (with_keras if kind in MODELS else by_hand)(kind, turns)
     turns.tell({"rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10})
 
 

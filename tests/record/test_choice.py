@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowtide.tf.choice import FIRST, HIGH, MOST_FIRST, MOST_HIGH, WARM, Choice
+from lowtide.tf.choice import FIRST, HIGH, LARGER, MOST_FIRST, MOST_HIGH, MOST_LARGER, MOST_TRACED, WARM, Choice
 
 
 def chosen(steps: list[tuple[str, object, int]], detail_steps: int = 2) -> list[str]:
@@ -29,6 +29,18 @@ def test_a_new_high_is_caught_when_it_comes_again() -> None:
 def test_something_new_is_caught_the_first_time() -> None:
     run = [("fit", 1, 100)] * 6 + [("predict", 2, 900)] + [("fit", 1, 100)]
     assert chosen(run)[6:] == [FIRST, ""]
+
+
+def test_a_call_that_is_given_more_than_ever_is_caught_the_first_time() -> None:
+    choice = Choice(0)
+    sizes = [8, 8, 8, 80, 80, 8, *range(100, 100 + 10 * MOST_LARGER, 10), 10_000]
+    reasons = [choice.begins("function", 1, given=size) for size in sizes]
+    assert reasons == [FIRST, "", "", LARGER, "", "", *[LARGER] * (MOST_LARGER - 1), "", ""]
+
+
+def test_a_function_that_is_traced_at_every_step_is_not_recorded_at_every_step() -> None:
+    choice = Choice(0)
+    assert sum(map(bool, [choice.traced() for _ in range(100)])) == MOST_TRACED
 
 
 def test_a_leak_does_not_have_every_step_recorded() -> None:

@@ -72,6 +72,21 @@ def test_a_signal_is_one_line_of_the_summary_and_exit_code_1(tmp_path: Path) -> 
     assert "was ended by SIGTERM" in done.stderr
 
 
+def test_a_disk_without_room_costs_rows_and_not_the_run(tmp_path: Path) -> None:
+    """No file may grow beyond a size: what the script's own text needs, kept for the exception's line, is more."""
+    room, text = 250_000, "#" * 400_000
+    script = tmp_path / "script.py"
+    script.write_text(f"{text}\nprint('whole')\nraise ValueError\n")
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}));"
+    command = f"{limited} from lowtide.cli.main import main; exit(main(['run', '--out', 'run.db', 'script.py']))"
+    done = subprocess.run([sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "whole\n"), done.stderr
+    recording = load_recording(tmp_path / "run.db")
+    assert (recording.outcome.how, recording.outcome.exception) == ("exception", "ValueError")
+    assert "rows were lost" in recording.notes[0]
+    assert "rows were lost" in done.stderr
+
+
 def test_a_module_runs_with_its_relative_imports(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()

@@ -49,6 +49,16 @@ class Cut:
     drop: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The bound at the first execution of `at` as a sum: what each storage wanted later sends, less `room`."""
+
+    at: int
+    after: frozenset[int]  # the nodes that execute after it in every schedule
+    price: dict[int, float]
+    room: float
+
+
 def facts_of_game(game: Game) -> Facts:
     need = [
         game.own[g] + sum(game.size[s] for s in ins) - sum(size for size, _ in game.reuse[g])
@@ -92,6 +102,25 @@ def best_cut(facts: Facts, budget: int, moments: int = MOMENTS) -> Cut:
             if base + extra > best.bound:
                 best = Cut(base + extra, v, drop)
     return best
+
+
+def shares(facts: Facts, budget: int, moments: int = MOMENTS) -> list[Shares]:
+    """The same bounds, each taken apart into what the storages contribute; the largest first."""
+    links = _Links(facts)
+    found = []
+    for v in _fullest(facts, links, 2 * moments):
+        moment = _Moment(facts, links, v, budget)
+        extra, _ = moment.solve()
+        if 0 < extra < float("inf"):
+            found.append((extra, moment.shares(v, links.below(v))))
+    found.sort(key=lambda pair: -pair[0])
+    return [share for _, share in found[:moments]]
+
+
+def _fullest(facts: Facts, links: _Links, most: int) -> list[int]:
+    """The nodes at which most bytes are needed, of what is wanted later and for themselves."""
+    need = [wanted + own for wanted, own in zip(links.wanted(), facts.need, strict=True)]
+    return sorted(range(len(facts.cost) - 1), key=lambda n: (-need[n], n))[:most]
 
 
 class _Links:
@@ -151,6 +180,8 @@ class _Moment:
         self.unit = PARTS / (sum(facts.cost) or 1.0)
         self.flow = max_flow.SimpleMaxFlow()
         self.held: list[tuple[int, int]] = []  # arcs that stand for holding a storage
+        self.wanted: list[tuple[int, int]] = []  # arcs that stand for a read after v
+        self.best_price = 0.0
         self._build(links, v)
 
     def _build(self, links: _Links, v: int) -> None:
@@ -169,7 +200,7 @@ class _Moment:
                     if r in place:
                         flow.add_arc_with_capacity(place[r], storage, ENDLESS)
                     elif r in after:
-                        flow.add_arc_with_capacity(0, storage, ENDLESS)
+                        self.wanted.append((flow.add_arc_with_capacity(0, storage, ENDLESS), s))
                 self.held.append((flow.add_arc_with_capacity(storage, place[n], 0), s))
 
     def solve(self) -> tuple[float, tuple[int, ...]]:
@@ -182,12 +213,21 @@ class _Moment:
         for _ in range(ROUNDS):
             price = (low + high) / 2
             value, held, gone = self._at(price)
-            best = max(best, value)
+            if value > best:
+                best, self.best_price = value, price
             if held > self.room:
                 low = price
             else:
                 high, drop = price, gone
         return best, drop
+
+    def shares(self, v: int, after: set[int]) -> Shares:
+        """The flow at the best price, storage by storage."""
+        self._at(self.best_price)
+        price: dict[int, float] = {}
+        for arc, s in self.wanted:
+            price[s] = price.get(s, 0.0) + self.flow.flow(arc) / self.unit
+        return Shares(v, frozenset(after), price, self.best_price * self.room)
 
     def _at(self, price: float) -> tuple[float, int, tuple[int, ...]]:
         """The bound at one price of a byte, the bytes that its cheapest choice holds, and what it drops."""

@@ -42,6 +42,7 @@ VERSION = 1
 _BUSY_SECONDS = 5.0
 _MOST_WAITING = 50_000
 """Rows kept while the file cannot be written; more are dropped and counted."""
+_FACT = "INSERT OR REPLACE INTO facts"
 _ROWS_A_STATEMENT = 40
 """A statement has at most 999 values in an old SQLite."""
 
@@ -63,6 +64,9 @@ def create_recording(path: str | os.PathLike[str], run: Run) -> None:
                 _make_tables(database)
                 database.execute("INSERT INTO facts VALUES ('run', ?)", (pack_run(run),))
     except sqlite3.Error as error:
+        for begun in (file, *_beside(file)):
+            with contextlib.suppress(OSError):
+                begun.unlink(missing_ok=True)  # half of one would be taken for somebody else's
         raise BadFile(f"{file}: cannot be written ({error}); choose another --out") from None
 
 
@@ -109,10 +113,10 @@ class Writer:
 
     def fact(self, name: str, body: Any) -> None:
         """`run` facts learned late: "devices", "versions", "environment"."""
-        self._put("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(body)))
+        self._put(f"{_FACT} VALUES (?, ?)", (name, json.dumps(body)))
 
     def outcome(self, outcome: Outcome) -> None:
-        self._put("INSERT OR REPLACE INTO facts VALUES ('outcome', ?)", (pack_outcome(outcome),))
+        self._put(f"{_FACT} VALUES ('outcome', ?)", (pack_outcome(outcome),))
 
     def source(self, file: str, text: str) -> None:
         self._put("INSERT OR IGNORE INTO sources VALUES (?, ?)", (file, text))
@@ -154,9 +158,21 @@ class Writer:
                 database.execute("INSERT OR IGNORE INTO notes VALUES (?)", (text,))
                 self._lost = 0
 
+    def _keep_the_end(self) -> None:
+        """Let all rows go but the facts, and have the log folded in: that makes room."""
+        with self._lock:
+            facts = [one for one in self._waiting if one[0].startswith(_FACT)]
+            self._lost += len(self._waiting) - len(facts)
+            self._waiting = facts
+            with contextlib.suppress(sqlite3.Error):
+                if self._database is not None:
+                    self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
-        """Write what waits, and let go of the file."""
-        self.flush()
+        """Write what waits, and let go of the file. Where there is no room for all of it: how the run ended, at least."""
+        if not self.flush() and os.getpid() == self._pid:
+            self._keep_the_end()
+            self.flush()
         with self._lock:
             if self._database is not None and os.getpid() == self._pid:
                 self._database.close()

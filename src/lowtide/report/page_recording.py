@@ -275,7 +275,8 @@ def _peak(recording: Recording, detail: Detail) -> Iterator[Block]:
     note = f"They sum to {format_size(detail.peak_bytes)}, which is what the allocator said. Made: {shares}."
     peak = device_peak(recording)
     if peak is not None and peak.detail is not detail:
-        note += f" The run went up to {format_size(peak.bytes)} in a step that was not recorded in full."
+        more = format_size(peak.bytes - detail.peak_bytes)
+        note += f" The run went {more} higher, to {format_size(peak.bytes)}, in a step that was not recorded in full."
     yield Bars("Categories at the peak", note, ["measured"], [Bar(n, [sizes[n]], MEANING[n], n) for n in ranked])
     found = _items(recording, detail)
     yield peak_tree(found, "Boxes are as large as their bytes: layers, and in them the ops. Click a box to go into it.")

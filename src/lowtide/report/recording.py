@@ -14,6 +14,7 @@ from rich.text import Text
 from lowtide.program import Source
 from lowtide.record import Detail, Recording, Sample
 from lowtide.record.views import (
+    Peak,
     by_category,
     by_layer,
     by_line,
@@ -66,7 +67,7 @@ def _parts(recording: Recording, file: str) -> Iterator[RenderableType]:
     yield from _charts(recording)
     detail = fullest_detail(recording)
     if detail is not None:
-        yield _contents(detail)
+        yield _contents(detail, device_peak(recording))
         yield _lines(recording, detail)
     yield _host(recording)
     for note in recording.notes:
@@ -188,8 +189,10 @@ def _titled(title: str) -> Table:
     return Table(box=None, padding=(0, 1), min_width=len(title) + 1, **look)  # type: ignore[arg-type]  # rich's literals
 
 
-def _contents(detail: Detail) -> Columns:
-    categories = _titled("The peak by category")
+def _contents(detail: Detail, peak: Peak | None) -> Columns:
+    """What the fullest step recorded in full was made of: the peak's contents where it reached it, or came near."""
+    is_peak = peak is None or peak.detail is not None
+    categories = _titled("The peak by category" if is_peak else f"{format_size(detail.peak_bytes)} of it by category")
     for table_column in ({"no_wrap": True}, {"justify": "right", "no_wrap": True}, {"justify": "right"}):
         categories.add_column(**table_column)
     for name, size in sorted(by_category(detail).items(), key=lambda item: -item[1]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import bisect
 import gc
-import sys
 import types
 from collections import Counter
 from collections.abc import Iterable
@@ -22,7 +21,8 @@ from lowtide.program import Source
 from lowtide.record import Held, Made, Site
 from lowtide.tf import compat, compat_watch
 from lowtide.tf.holders import Chains
-from lowtide.tf.places import Births, is_users_file
+from lowtide.tf.places import Births
+from lowtide.tf.reach import Reach
 from lowtide.tf.traces import NODE_BYTES
 
 SMALL = 4096
@@ -31,6 +31,8 @@ MOST_GROUPS = 12
 SHARE = 0.01
 """Groups with less than this part of all bytes found are left out, unless they are many."""
 MANY = 4
+DEEP = 1 << 20
+"""Many things of so many bytes are worth a search for a holder that is not the user's."""
 _KINDS: tuple[tuple[str, Any], ...] = (
     ("tensor", compat_watch.EAGER_TENSOR_CLASS),
     ("variable", compat_watch.VARIABLE_CLASS),
@@ -79,12 +81,13 @@ def made_so_far(births: Births, layers: Iterable[Source]) -> list[Made]:
 
 def take_census(births: Births, chunks: list[compat_watch.Chunk], now: float, step: int | None) -> list[Held]:
     """Everything alive that holds memory, grouped by holder."""
+    reach = Reach(_LEAVES)
     objects = gc.get_objects()
-    groups = _worth_it(list(_grouped(objects, births, _ChunkOf(chunks)).values()))
+    groups = _worth_it(list(_grouped(objects, reach.arrays, births, _ChunkOf(chunks)).values()))
     lists = [group.things for group in groups]
-    deep = [group.kind != "graph" and len(group.things) >= MANY for group in groups]
-    chains = Chains(lists, (objects, groups, lists, *lists), _LEAVES, deep)
-    del objects, lists
+    deep = [group.kind != "graph" and len(group.things) >= MANY and group.bytes >= DEEP for group in groups]
+    chains = Chains(reach, lists, (objects, groups, lists, *lists), deep)
+    del objects, lists, reach
     return _merged(
         Held(now, step, g.kind, g.made, chain.text, chain.line, len(g.things), g.bytes, g.viewed, g.example)
         for g, chain in zip(groups, chains.found, strict=True)
@@ -113,7 +116,7 @@ def _merged(rows: Iterable[Held]) -> list[Held]:
     return sorted(found.values(), key=lambda row: -row.bytes)
 
 
-def _grouped(objects: list[Any], births: Births, chunk_of: _ChunkOf) -> dict[Any, Group]:
+def _grouped(objects: list[Any], reached: list[Any], births: Births, chunk_of: _ChunkOf) -> dict[Any, Group]:
     kinds: dict[type, str | None] = {}
     groups: dict[Any, Group] = {}
     seen: set[int] = set()
@@ -124,7 +127,7 @@ def _grouped(objects: list[Any], births: Births, chunk_of: _ChunkOf) -> dict[Any
         kind = kinds[cls]
         if kind is not None:
             _add(groups, seen, kind, thing, births, chunk_of)
-    for array in _arrays(objects):
+    for array in _arrays(objects, reached):
         _add(groups, seen, "array", array, births, chunk_of)
     return groups
 
@@ -203,27 +206,12 @@ class _ChunkOf:
         return Pinned(address, whole, viewed)
 
 
-def _arrays(objects: Iterable[Any]) -> list[Any]:
+def _arrays(objects: Iterable[Any], reached: list[Any]) -> list[Any]:
     """Arrays that some collected object holds: NumPy's own are not collected, so they are not in the list."""
-    containers = [thing for thing in objects if not isinstance(thing, types.ModuleType | type)]
-    found: dict[int, Any] = {}
+    containers = [thing for thing in objects if not isinstance(thing, types.ModuleType | type | types.FunctionType)]
+    found: dict[int, Any] = {id(array): array for array in reached}
     for start in range(0, len(containers), 20_000):
         for thing in gc.get_referents(*containers[start : start + 20_000]):
-            if type(thing) is np.ndarray or isinstance(thing, np.ndarray):
-                found[id(thing)] = thing
-    for frame in _user_frames():
-        for thing in frame.f_locals.values():
             if isinstance(thing, np.ndarray):
                 found[id(thing)] = thing
     return list(found.values())
-
-
-def _user_frames() -> list[Any]:
-    frames = []
-    for frame in sys._current_frames().values():
-        at: Any = frame
-        while at is not None:
-            if is_users_file(at.f_code.co_filename):
-                frames.append(at)
-            at = at.f_back
-    return frames

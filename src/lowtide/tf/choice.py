@@ -1,8 +1,10 @@
 """Which steps are recorded in full. Imports no TensorFlow.
 
-The first call of each thing that the run calls; a few after warm-up; and the one after a step that went higher than any
-that was recorded in full. So the peak of the run is caught, not just that of a chosen window: what reaches a new high
-once by being new is a first call, and what reaches it again and again is caught the next time.
+The first call of each thing that the run calls, and calls that are new in another way: a function traced again, or
+given more than ever before; a few after warm-up; and the one after a step that went higher than any that was recorded
+in full. So the peak of the run is caught, not just that of a chosen window: what reaches a new high once mostly does so
+by being new, and what reaches it again and again is caught the next time. A step that is like the others until it runs
+(`fit`, given one longer batch by its dataset) is not foreseen.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from collections import deque
 from lowtide.record import STEP_KINDS
 
 FIRST, WARM, HIGH = "first call", "after warm-up", "new high"
+TRACED, LARGER = "new trace", "larger input"
 WARM_UP = 2
 """Calls before those that count as warmed up: the first traces, the second may still move buffers."""
-MOST_FIRST, MOST_HIGH = 8, 12
-"""Full records for these two reasons in a run, at most."""
+MOST_FIRST, MOST_HIGH, MOST_TRACED, MOST_LARGER = 8, 12, 6, 6
+"""Full records for each of these reasons in a run, at most."""
+MORE = 1.01
+"""By so much more than ever before, at least."""
 RECENT = 6
 """Steps that say what the run is doing now: of several kinds that take turns, the highest ranked is its step."""
 
@@ -30,20 +35,33 @@ class Choice:
         self._recent: deque[int] = deque(maxlen=RECENT)
         self._wanted: set[object] = set()
         self._highest = 0
-        self._firsts = self._highs = 0
+        self._firsts = self._highs = self._traced = self._larger = 0
+        self._given: dict[object, int] = {}
 
-    def begins(self, kind: str, key: object, free: bool = True, one_call: bool = True) -> str:
+    def begins(self, kind: str, key: object, free: bool = True, one_call: bool = True, given: int = 0) -> str:
         """The reason to record this call in full, or "".
 
-        `free`: no other record is being made. `one_call`: the call is the whole step, not just the end of one.
+        `free`: no other record is being made. `one_call`: the call is the whole step, not just the end of one. `given`:
+        bytes handed to it.
         """
         count = self._calls[key] = self._calls.get(key, 0) + 1
+        larger = given > MORE * self._given.get(key, 0)
+        if larger:
+            self._given[key] = given
         if not free:
             return ""
         if count == 1 and kind != "next" and self._firsts < MOST_FIRST:
             self._firsts += 1
             return FIRST
+        if larger and self._larger < MOST_LARGER:
+            self._larger += 1
+            return LARGER
         return self._reason(kind, key, count) if one_call else ""
+
+    def traced(self) -> str:
+        """The same in the middle of a call that turned out to need a new trace, and has not run yet."""
+        self._traced += 1
+        return TRACED if self._traced <= MOST_TRACED else ""
 
     def follows(self, kind: str, key: object) -> str:
         """The same for the step that begins where this one has ended."""
@@ -71,5 +89,5 @@ class Choice:
 
     def _is_high(self, peak: int) -> bool:
         """By enough, and by more the more there were: a leak makes every step a new high."""
-        over = 1.01 if self._highs < MOST_HIGH // 2 else 1.1
+        over = MORE if self._highs < MOST_HIGH // 2 else 1.1
         return self._highs < MOST_HIGH and peak > self._highest * over

@@ -146,6 +146,9 @@ class MemoryEvent(NamedTuple):
     dtype: str
 
 
+_ALLOCATES, _FREES = "MemoryAllocation", "MemoryDeallocation"
+
+
 def profile_events(xspace: bytes) -> list[MemoryEvent]:
     """Allocations and frees of a profile in the order they happened.
 
@@ -156,7 +159,7 @@ def profile_events(xspace: bytes) -> list[MemoryEvent]:
     start = _profile_start(space)
     events = []
     for plane in space.planes:
-        wanted = {k: m.name == "MemoryDeallocation" for k, m in plane.event_metadata.items() if "Memory" in m.name}
+        wanted = {k: m.name == _FREES for k, m in plane.event_metadata.items() if m.name in (_ALLOCATES, _FREES)}
         fields = {k: m.name for k, m in plane.stat_metadata.items()}
         for line in plane.lines:
             for event in line.events:

@@ -19,7 +19,7 @@ import keras
 from lowtide.program import Source
 from lowtide.record import Allocation, Detail, Site
 from lowtide.tf.compat_watch import Chunk, MemoryEvent
-from lowtide.tf.labels import INSIDE_A_LAYER, LayerNames, is_backward
+from lowtide.tf.labels import INSIDE_A_LAYER, LayerNames, is_backward, without_calls
 from lowtide.tf.nodes import Finder
 from lowtide.tf.places import Births, is_users_file
 from lowtide.tf.residents import Known
@@ -295,7 +295,7 @@ class _Moments:
             return Site("copied from Python", "", "", None, "", "eager"), "inputs"
         node = self._naming.finder.node(event.op)
         kind = node.kind or event.op.rpartition("/")[2]
-        site = Site(event.op, kind, node.layer, node.source, "", "graph")
+        site = Site(without_calls(event.op), kind, node.layer, node.source, "", "graph")
         if event.temporary:
             return site, "temporaries"
         if FOLDED in event.op:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from lowtide.program import Source
 from lowtide.tf.places import is_users_file
-from lowtide.tf.reach import Reach, Root, is_users_class, roots
+from lowtide.tf.reach import Reach, Root, is_users_class
 
 DEPTH = 6
 WIDTH = 32
@@ -39,28 +39,22 @@ class Chain(NamedTuple):
 
 
 class Chains:
-    """`found[i]` is the chain of `starts[i]`, things that belong together; `leaves` are classes that hold nothing.
+    """`found[i]` is the chain of `starts[i]`, things that belong together.
 
     `deep[i]` says whether it is worth a search backwards, which costs a pass over all objects for each level.
     """
 
     def __init__(
-        self, starts: Sequence[Sequence[Any]], ignore: Sequence[Any], leaves: tuple[type, ...] = (),
-        deep: Sequence[bool] = (),
-    ) -> None:  # fmt: skip
+        self, reach: Reach, starts: Sequence[Sequence[Any]], ignore: Sequence[Any], deep: Sequence[bool]
+    ) -> None:
         self._ignored = {id(thing) for thing in ignore} | {id(starts), *(id(start) for start in starts)}
-        self._roots = roots()
-        self._names = [(root, {id(value): name for name, value in root.names.items()}) for root in self._roots]
-        self._ignored |= {id(self._roots), id(self._names), *(id(root.names) for root in self._roots)}
-        self._ignored |= {id(root) for root in self._roots} | {id(pair) for pair in self._names}
+        self._ignored |= {id(reach), id(reach.__dict__), id(reach.roots), id(reach.steps), id(reach.arrays)}
+        self._ignored |= {id(root.names) for root in reach.roots} | {id(step) for step in reach.steps.values()}
+        self._names = [(root, {id(value): name for name, value in root.names.items()}) for root in reach.roots]
         self._holders: dict[int, list[Any]] = {}
         self._ours: set[int] = set()
-        reach = Reach(self._roots, leaves, self._ignored)
         self.found = [_forward(reach, start) for start in starts]
-        del reach
-        left = [
-            start for at, start in enumerate(starts) if not self.found[at].text and (not deep or deep[at])
-        ]  # fmt: skip
+        left = [start for start, chain, dig in zip(starts, self.found, deep, strict=True) if dig and not chain.text]
         if left:
             few = [_representatives(start) for start in left]
             self._ignored |= {id(left), id(few), *(id(start) for start in few)}

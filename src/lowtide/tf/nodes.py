@@ -10,7 +10,7 @@ from lowtide.ops import Act, rule_of
 from lowtide.program import Source
 from lowtide.record import Constant
 from lowtide.tf.graphs import CONTROL, edges
-from lowtide.tf.labels import Label, Labels, LayerNames
+from lowtide.tf.labels import Label, Labels, LayerNames, without_calls
 from lowtide.tf.phases import phases
 
 MOST_GRAPHS = 16
@@ -145,7 +145,7 @@ class Finder:
 
     def node(self, name: str) -> Node:
         if name not in self._found:
-            self._found[name] = self._exact(name) or self._near(name)
+            self._found[name] = self._exact(name) or self._near(without_calls(name))
         return self._found[name]
 
     def knows(self, name: str) -> bool:

@@ -70,39 +70,45 @@ def roots() -> list[Root]:
 
 
 class Reach:
-    """`steps[id(thing)]` says how each thing was reached."""
+    """`steps[id(thing)]` says how each thing was reached; `leaves` are classes that are not looked into."""
 
-    def __init__(self, names: Sequence[Root], leaves: tuple[type, ...], ignore: set[int]) -> None:
+    def __init__(self, leaves: tuple[type, ...] = ()) -> None:
+        self.roots = roots()
         self.steps: dict[int, Step] = {}
-        self._leaves, self._ignore = leaves, ignore
+        self.arrays: list[Any] = []
+        self._leaves = leaves
         self._kinds: dict[type, bool] = {}
         for rank in (0, 1):
-            self._walk([root for root in names if root.rank == rank])
+            self._walk([root for root in self.roots if root.rank == rank])
 
     def _walk(self, begin: Sequence[Root]) -> None:
-        level = []
+        level: list[Any] = []
         for root in begin:
             for name, thing in root.names.items():
                 if id(thing) not in self.steps and self._matters(thing):
-                    self.steps[id(thing)] = Step(None, root, name)
-                    level.append(thing)
+                    self._note(thing, Step(None, root, name), level)
         while level and len(self.steps) < MOST:
-            following = []
+            following: list[Any] = []
             for holder in level:
                 root = self.steps[id(holder)].root
                 for part in _parts(holder):
                     if id(part) not in self.steps and self._matters(part):
-                        self.steps[id(part)] = Step(holder, root, "")
-                        if not isinstance(part, self._leaves):
-                            following.append(part)
+                        self._note(part, Step(holder, root, ""), following)
             level = following
+
+    def _note(self, thing: Any, step: Step, level: list[Any]) -> None:
+        self.steps[id(thing)] = step
+        if isinstance(thing, np.ndarray):
+            self.arrays.append(thing)
+        elif not isinstance(thing, self._leaves):
+            level.append(thing)
 
     def _matters(self, thing: Any) -> bool:
         kind = type(thing)
         known = self._kinds.get(kind)
         if known is None:
             known = self._kinds[kind] = not issubclass(kind, _PLAIN)
-        if not known or id(thing) in self._ignore:
+        if not known:
             return False
         if isinstance(thing, type):
             return is_users_class(thing)
@@ -131,5 +137,5 @@ def _parts(holder: Any) -> Iterator[Any]:
         yield from holder.f_locals.values()
     elif isinstance(holder, types.TracebackType):
         yield from (holder.tb_frame, holder.tb_next)
-    elif not isinstance(holder, np.ndarray):
+    else:
         yield from gc.get_referents(holder)

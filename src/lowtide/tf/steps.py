@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from lowtide.record import STEP_KINDS, Step
@@ -33,7 +34,11 @@ MANY, SHORT = 2000, 0.02
 class OnStep(Protocol):
     """What wants to know of steps: detailed ones are decided and recorded there."""
 
-    def begins(self, kind: str, key: object) -> None: ...
+    def begins(self, kind: str, key: object, given: int) -> None:
+        """A call begins, with so many bytes handed to it as far as one sees."""
+
+    def traced(self, key: object) -> None:
+        """In the middle of a call a graph was made for it, which runs next."""
 
     def ends(self, kind: str, key: object, number: int | None, peak: int | None, rss: int = 0) -> bool:
         """Whether this step was recorded in detail."""
@@ -88,6 +93,8 @@ class Steps:
         """A graph was made by what is running: whether it trains."""
         if trains and self._inside.calling:
             self._trains.add(self._inside.calling)
+        if self._inside.calling and tf.executing_eagerly():
+            self._on_step.traced(self._inside.calling)
 
     @contextmanager
     def within(self) -> Iterator[None]:
@@ -184,7 +191,7 @@ class Steps:
         options: Any,
     ) -> Any:  # fmt: skip
         start = self._watch.now
-        self._on_step.begins(kind, key)
+        self._on_step.begins(kind, key, _given(arguments) if kind in ("function", "call") else 0)
         inside = self._inside
         inside.depth += 1
         if isinstance(key, int):
@@ -234,6 +241,17 @@ class Steps:
         for step in self._waiting.values():
             self._watch.add_step(step)
         self._waiting.clear()
+
+
+def _given(arguments: Any) -> int:
+    """Bytes of the tensors and arrays that a call is handed."""
+    total = 0
+    for argument in arguments:
+        if type(argument) is compat_watch.EAGER_TENSOR_CLASS:
+            total += argument.dtype.size * int(argument.shape.num_elements() or 0)
+        elif isinstance(argument, np.ndarray):
+            total += argument.nbytes
+    return total
 
 
 def _is_symbolic(arguments: Any) -> bool:

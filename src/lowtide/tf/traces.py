@@ -61,7 +61,6 @@ class Traces:
         constants = _constants(operations)
         trains = any(assigns(op.type) or is_backward(op.name) for op in operations)
         self._graphs.add(graph, [c for c in constants if c.bytes >= LARGE], self._steps.calling)
-        self._steps.note_trace(trains)
         size = NODE_BYTES * len(operations) + sum(c.bytes for c in constants)
         self.count += 1
         self.graph_bytes += size
@@ -76,6 +75,7 @@ class Traces:
             dict(Counter(op.type for op in operations)),
         )  # fmt: skip
         self._watch.writer.add([row])
+        self._steps.note_trace(trains)
 
     def session_graph(self, graph: Any) -> None:
         """A v1 graph is about to run: a trace, if it has grown since it last did."""

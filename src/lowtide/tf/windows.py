@@ -30,9 +30,14 @@ class Windows:
         self.survivors: dict[int, tuple[int, Known]] = {}
         """By address, what outlived the latest window: its requested bytes and what it is."""
 
-    def begins(self, kind: str, key: object) -> None:
-        reason = self._choice.begins(kind, key, self._open is None, kind in ONE_CALL)
+    def begins(self, kind: str, key: object, given: int) -> None:
+        reason = self._choice.begins(kind, key, self._open is None, kind in ONE_CALL, given)
         if reason:
+            self._begin(reason, key)
+
+    def traced(self, key: object) -> None:
+        """What was called has just been traced, and runs next."""
+        if self._open is None and (reason := self._choice.traced()):
             self._begin(reason, key)
 
     def ends(self, kind: str, key: object, number: int | None, peak: int | None, rss: int = 0) -> bool:
