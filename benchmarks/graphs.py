@@ -3,6 +3,7 @@
 `layered` imitates Moccasin's random layered graphs: nodes in layers of random width, edges mostly to the layer
 before, some that skip; costs and bytes drawn at random. `resnet50` is a training step of the shape that Checkmate
 extracts: one value a layer forward, and backward nodes that read the gradient and the layer's input and output.
+`chain` is the same for a very deep chain of layers.
 `program` has the look of an optimized TensorFlow step: most nodes tiny, variables resident, updates once.
 """
 
@@ -95,6 +96,20 @@ def _backward(rows: list[tuple[float, int, list[int]]], forward: list[tuple[int,
         rows.append((2 * cost, rows[node][1], sorted({*gradient.get(node, [node]), node, *ins})))
         for source in ins:
             gradient.setdefault(source, []).append(len(rows) - 1)
+
+
+def chain(layers: int, seed: int = 0) -> Problem:
+    """A deep training step with no side roads: `layers` layers of three kinds forward, and back again."""
+    rng = Random(seed)
+    kinds = [(float(rng.randint(20, 90)), rng.randint(3, 9) << 20) for _ in range(3)]
+    rows: list[tuple[float, int, list[int]]] = []
+    forward: list[tuple[int, float, list[int]]] = []
+    for layer in range(layers):
+        cost, size = kinds[layer % 3]
+        rows.append((cost, size, [layer - 1] if layer else []))
+        forward.append((layer, cost, rows[-1][2]))
+    _backward(rows, forward)
+    return _plain(f"chain_{layers}", rows)
 
 
 def program(layers: int, tiny: int = 20, seed: int = 0) -> Problem:

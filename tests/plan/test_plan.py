@@ -56,6 +56,15 @@ def test_a_budget_that_cannot_be_met_names_the_smallest_that_can() -> None:
     assert make_plan(program, int(smallest * 1.25), seconds=6).peak <= smallest * 1.25
 
 
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_the_smallest_that_is_named_is_never_above_what_no_plan_needs(depth: int) -> None:
+    program = step_of_layers(depth)
+    unplanned = simulate(program, 4, tidy_order(program, 4)).chunk_peak
+    with pytest.raises(Infeasible) as refusal:
+        make_plan(program, WIDE.bytes(4), seconds=1)
+    assert WIDE.bytes(4) < refusal.value.smallest_bytes <= unplanned
+
+
 def test_a_copy_is_read_by_what_follows_it_and_the_original_by_what_came_before() -> None:
     program = step_of_layers(2)
     order = range(len(program.ops))

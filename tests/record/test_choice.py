@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowtide.tf.choice import FIRST, HIGH, LARGER, MOST_FIRST, MOST_HIGH, MOST_LARGER, MOST_TRACED, WARM, Choice
+from lowtide.tf.choice import FIRST, HIGH, LARGER, MOST_FIRST, MOST_HIGH, MOST_LARGER, MOST_TRACED, TRIES, WARM, Choice
 
 
 def chosen(steps: list[tuple[str, object, int]], detail_steps: int = 2) -> list[str]:
@@ -24,6 +24,16 @@ def test_a_steady_run_is_recorded_at_first_and_after_warm_up() -> None:
 def test_a_new_high_is_caught_when_it_comes_again() -> None:
     late = chosen([("fit", 1, 100)] * 6 + [("fit", 1, 150)] * 3)
     assert late[6:] == ["", HIGH, ""]
+
+
+def test_a_high_that_never_comes_right_after_itself_is_not_waited_for_without_end() -> None:
+    """One step in ten is higher, and it is the one after it that is recorded."""
+    choice = Choice(0)
+    reasons = []
+    for number in range(200):
+        reasons.append(choice.begins("fit", 1))
+        choice.ended("fit", 1, 150 if number % 10 == 5 else 100, 100 if reasons[-1] else None)
+    assert reasons.count(HIGH) == TRIES
 
 
 def test_something_new_is_caught_the_first_time() -> None:

@@ -73,7 +73,7 @@ def test_counters_reach_the_recorded_peak() -> None:
         at[event["ts"]].append(event)
     for moment in sorted(at):
         for event in at[moment]:
-            level[event["name"]] = event["args"]["value"]
+            level[event["name"]] = event["args"]["bytes"]
         highest = max(highest, sum(level.values()))
     assert highest == detail.peak_bytes
 

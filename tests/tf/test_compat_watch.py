@@ -135,6 +135,8 @@ def test_classes_are_those_that_tensorflow_calls() -> None:
     assert calls_of(compat_watch.DATASET_CLASS, "__init__", lambda: data.map(lambda x: x).batch(2)) >= 2
     assert calls_of(compat_watch.TAPE_CLASS, "gradient", gradient) == 1
     assert calls_of(compat_watch.TRACING, compat_watch.CREATE_TRACE, lambda: (traced(1.0), traced(2.0))) == 2
+    layer = keras.layers.Dense(1)
+    assert calls_of(compat_watch.NAME_SCOPE_CLASS, "__enter__", lambda: layer(tf.ones([1, 1]))) >= 1
     assert calls_of(compat_watch.NEW_VARIABLE_CLASS, "__init__", lambda: tf.Variable(1.0)) == 1
     assert calls_of(compat_watch.NEW_VARIABLE_CLASS, "__init__", lambda: x.assign_add([1.0, 1.0])) == 0
     assert issubclass(compat_watch.NEW_VARIABLE_CLASS, compat_watch.VARIABLE_CLASS)

@@ -101,9 +101,10 @@ LOOPS = """
         peaks.append(tf.config.experimental.get_memory_info("CPU:0")["peak"])
     for _ in range(8):
         eager(x)
-    infer = tf.function(lambda x: loss_of(x))
+    infer = tf.function(lambda x: loss_of(x), input_signature=[tf.TensorSpec([None, 256])])
     for _ in range(3):
         infer(x)
+    infer(tf.ones((16384, 256)))  # once
     print(json.dumps(peaks))
 """
 
@@ -119,7 +120,7 @@ def test_compiled_eager_and_inference_steps_are_told_apart(loops: Ran) -> None:
     kinds = [step.kind for step in loops.recording.steps]
     assert kinds.count("function") == 8
     assert kinds.count("gradient") == 8
-    assert kinds.count("call") == 3
+    assert kinds.count("call") == 4
     assert main_kind(loops.recording) == "function"
     assert loops.recording.outcome.how == "done"
     assert loops.recording.notes == ()
@@ -139,6 +140,15 @@ def test_the_peak_of_a_detailed_step_is_the_peak_that_the_script_is_told(loops: 
         assert detail.peak_bytes == told[numbers.index(detail.step)]
     steps = [step.device_peak_bytes for _, step in main_steps(loops.recording)]
     assert steps == told
+
+
+def test_a_high_that_comes_once_is_caught_when_the_call_is_given_more_than_ever(loops: Ran) -> None:
+    """No new trace, and no second chance: the function takes any number of rows."""
+    peak = device_peak(loops.recording)
+    assert peak is not None
+    assert peak.detail is not None
+    assert (peak.detail.reason, peak.detail.peak_bytes) == ("larger input", peak.bytes)
+    assert requested(peak.detail, "inputs") >= 16384 * 256 * 4
 
 
 def test_a_compiled_steps_buffers_have_categories_ops_and_lines(loops: Ran) -> None:
@@ -207,8 +217,8 @@ KERAS = """
         assert sys.argv == [__file__, "--epochs", "2", "--out", "x"], sys.argv
         model = keras.Sequential([
             keras.Input([64]),
-            keras.layers.Dense(512, activation="relu", name="wide"),  # wide
-            keras.layers.Dense(10, name="narrow"),
+            keras.layers.Dense(512, activation="relu"),  # wide
+            keras.layers.Dense(10),  # narrow
         ])
         model.compile("adam", "mse")
         x, y = np.ones([320, 64], "float32"), np.ones([320, 10], "float32")
@@ -254,9 +264,17 @@ def test_a_keras_step_has_its_layers_and_optimizer(fitted: Ran) -> None:
     weights = (64 * 512 + 512 + 512 * 10 + 10) * 4
     assert weights <= requested(detail, "parameters") <= weights + 1024
     assert 2 * weights <= requested(detail, "optimizer state") <= 2 * weights + 1024
-    assert {"wide", "narrow"} <= set(by_layer(detail))
-    wide = {detail.sites[a.site].source for a in detail.allocations if detail.sites[a.site].layer == "wide"}
-    assert {source.line for source in wide if source} == {fitted.line("# wide")}
+    assert set(by_layer(detail)) - {""} == {"dense", "dense_1"}
+    for layer, name in (("dense", "wide"), ("dense_1", "narrow")):
+        sites = [site for site in detail.sites if site.layer == layer]
+        assert {site.source.line for site in sites if site.source} == {fitted.line(f"# {name}")}
+    wide = {detail.sites[a.site].layer for a in detail.allocations if a.start and a.requested_bytes == 32 * 512 * 4}
+    assert wide <= {"dense", ""}  # TensorFlow's name for its scope is dense_1
+
+
+def test_ops_have_the_names_that_they_were_traced_with(fitted: Ran) -> None:
+    names = [site.op for detail in fitted.recording.details for site in detail.sites]
+    assert not [name for name in names if "PartitionedCall/" in name]
 
 
 def test_pipeline_stages_have_bytes_and_lines(fitted: Ran) -> None:

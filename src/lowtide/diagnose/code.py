@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lowtide.diagnose.branches import dead_lines, settled
-from lowtide.diagnose.syntax import Span, body, constant_keys, dotted, head, is_among, is_small, last_name, whole
+from lowtide.diagnose.syntax import Span, body, constant_keys, dotted, head, is_among, is_small, last_name, reads, whole
 from lowtide.program import Source
 from lowtide.record import Recording
 
@@ -166,7 +166,8 @@ class Code:
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                     for target in targets:
                         item = isinstance(target, ast.Subscript) and last_name(target.value) == name
-                        if item or (isinstance(node, ast.AugAssign) and last_name(target) == name):
+                        adds = isinstance(node, ast.AugAssign) or reads(node.value, name)
+                        if item or (adds and last_name(target) == name):
                             found.append(Source(file.name, node.lineno))
         return found
 

@@ -136,8 +136,8 @@ def _waiting(recording: Recording, name: str) -> dict[Source | None, tuple[int, 
     for stage in fullest_stages(recording):
         if name in stage.name.lower():
             source = stage.source or _only_call(recording, name)
-            size, elements = found.get(source, (0, 0))
-            found[source] = size + stage.buffered_bytes, elements + stage.buffered_elements
+            here = stage.buffered_bytes, stage.buffered_elements
+            found[source] = max(found.get(source, (0, 0)), here)  # of one iterator: keeping many is another rule's
     for source, counted in _seen_on_device(recording).items():
         if _stage_of(read_code(recording).text(source)) == name and counted[0] > found.get(source, (0, 0))[0]:
             found[source] = counted

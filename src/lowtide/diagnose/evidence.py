@@ -67,10 +67,28 @@ def grown(recording: Recording) -> list[Grown]:
     most: dict[tuple[str, str], Grown] = {}
     for time in times[1:] or times:
         for form, rows in _forms(recording, time).items():
+            if time != times[-1] and not any(row.holder for row in rows):
+                continue  # in the middle of a step much is alive that nobody keeps
             found = _grown(recording, rows, first.get(form, []))
             if found is not None and (form not in most or found.bytes >= most[form].bytes):
                 most[form] = found
-    return sorted(most.values(), key=lambda g: -g.bytes)
+    return sorted([*most.values(), *_swollen(recording, times)], key=lambda g: -g.bytes)
+
+
+def _swollen(recording: Recording, times: list[float]) -> list[Grown]:
+    """Single things that one name holds and that are larger in each census: `all = tf.concat([all, new], 0)`."""
+    sizes: dict[tuple[str, str], list[Held]] = {}
+    for row in recording.census:
+        if row.holder and row.objects == 1 and row.kind in ("tensor", "array"):
+            sizes.setdefault((row.kind, row.holder), []).append(row)
+    found = []
+    for rows in sizes.values():
+        ordered = sorted(rows, key=lambda row: row.time)
+        if len(ordered) >= FEWEST // 2 and all(a.bytes < b.bytes for a, b in pairwise(ordered)):
+            first, last = ordered[0], ordered[-1]
+            between = [s.repeats for n, s in main_steps(recording) if (first.step or 0) < n <= (last.step or 0)]
+            found.append(Grown(last, max(3, sum(between)), last.bytes - first.bytes, 1, sum(between)))
+    return found
 
 
 def _grown(recording: Recording, rows: list[Held], old: list[Held]) -> Grown | None:
@@ -178,10 +196,16 @@ def names_in(holder: str) -> list[str]:
     return list(dict.fromkeys(reversed(_NAME.findall(text.replace(" closure ", ".")))))
 
 
+def is_users(holder: str) -> bool:
+    """Whether a chain begins at a name of the user's: not in a module of a library."""
+    scope = holder.rpartition(" (")[2].rpartition(", ")[2]
+    return bool(holder) and not scope.startswith("in ")
+
+
 def line_that_keeps(recording: Recording, row: Held) -> Source | None:
     """The user's line that put things where they are held; failing that, the line that made them."""
     code = read_code(recording)
-    if row.holder and "in tensorflow" not in row.holder and "in keras" not in row.holder:
+    if is_users(row.holder):
         for name in names_in(row.holder):
             line = _put_of(code, code.puts_into(name), row) or code.cached(name)
             if line is not None:

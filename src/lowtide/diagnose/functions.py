@@ -53,7 +53,7 @@ def _argument(cause: str) -> tuple[str, bool]:
     """(which argument, whether a Python value and not a tensor changed)."""
     first = cause.removeprefix("argument ").partition(";")[0]
     name, _, change = first.partition(":")
-    return name, "became Python" in change or "Python object" in change
+    return name, any(sign in change for sign in ("became Python", "Python object", "Literal"))
 
 
 def _of_traces(

@@ -10,10 +10,12 @@ from lowtide.diagnose.evidence import (
     device_goes_on,
     grown,
     host_goes_on,
+    is_users,
     is_worth,
     likeliest,
     line_that_keeps,
     names_in,
+    only_put,
     rise,
     slow_samples,
     step_count,
@@ -21,6 +23,7 @@ from lowtide.diagnose.evidence import (
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Made, Recording
+from lowtide.record.extremes import fullest_stages
 from lowtide.record.views import main_steps
 
 MANY = 4
@@ -136,6 +139,29 @@ def compiled_again(recording: Recording) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def iterators_kept(recording: Recording) -> Iterator[Finding]:
+    """Iterators of tf.data of which there are ever more: each has the buffers of its whole pipeline."""
+    sizes: dict[int, int] = {}
+    for stage in fullest_stages(recording):
+        sizes[stage.pipeline] = sizes.get(stage.pipeline, 0) + stage.buffered_bytes
+    times = sorted({stage.time for stage in recording.stages})
+    alive = {stage.pipeline for stage in recording.stages if times and stage.time == times[-1]}
+    size = max(sum(sizes[pipeline] for pipeline in alive), rise(recording, "device_bytes") if len(alive) >= MANY else 0)
+    if len(alive) < MANY or not is_worth(recording, size, NOTABLE):
+        return
+    code = read_code(recording)
+    made = [name for line in code.names("iter") for name in code.assigned_at(line)]
+    keeping = [line for name in made for line in code.keeps(name)]
+    source = likeliest(code, keeping) or only_put(recording) or likeliest(code, code.names("iter"))
+    if source is None:
+        return
+    yield Finding(
+        "iterators-kept", PROBLEM, f"{len(alive)} iterators of tf.data are alive, each with buffers of its own",
+        size, source, code.text(source), "let an iterator go before the next is made, or make one and go on with it",
+        round(size / len(alive)), "", round(size * (1 - 1 / len(alive))),
+    )  # fmt: skip
+
+
 _CLOSURES = "TensorFlow keeps the closures of from_generator, py_function and numpy_function, and all they captured"
 REMEDY = {
     "layer": ("layers-made-again", "layers", "make the layer once: tables of lookup layers are never freed"),
@@ -214,7 +240,7 @@ def _unexplained(recording: Recording, few_steps: float = FEW_STEPS) -> int:
 
     Where there are few steps to see a trend in, only a rise of `few_steps` of the peak counts.
     """
-    known = sum(g.bytes for g in grown(recording) if g.row.holder)
+    known = sum(g.bytes for g in grown(recording) if g.row.holder and is_users(g.row.holder))
     if len(main_steps(recording)) >= FEWEST:
         return rise(recording, "rss_bytes") - known if host_goes_on(recording) else 0
     begun = [s for s in slow_samples(recording) if s.eager_tensors is not None]

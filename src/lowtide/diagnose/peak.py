@@ -11,7 +11,7 @@ from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.known import known_on
 from lowtide.program import Source
 from lowtide.record import Detail, Recording, Sample
-from lowtide.record.views import by_category, fullest_detail, inside, main_steps, reserve_unused
+from lowtide.record.views import by_category, device_peak, fullest_detail, inside, main_steps, reserve_unused
 from lowtide.units import format_size
 
 LARGE, NOTABLE = 0.2, 0.12
@@ -19,12 +19,16 @@ SOON = 1.0
 """Seconds around the highest sample in which the line is looked for."""
 IDLE = 0.25
 SWAPPED = 0.02
+FULL, NEAR = 0.7, 0.8
+"""A detailed step tells of the peak from this part of it on; a sample is at the peak from this part on."""
 
 
 def by_line(recording: Recording) -> Iterator[Finding]:
     """Of what a step itself allocates, one line has most at the peak."""
     detail = fullest_detail(recording)
-    if detail is None:
+    peak = device_peak(recording)
+    if detail is None or (peak is not None and detail.peak_bytes < FULL * peak.bytes):
+        yield from _by_samples(recording)
         return
     sizes: Counter[Source] = Counter()
     for a in detail.at_peak:
@@ -42,6 +46,23 @@ def by_line(recording: Recording) -> Iterator[Finding]:
             size, source, read_code(recording).text(source),
             "make what it computes smaller or shorter-lived: a smaller batch or piece, a lower precision, in place",
             None, "", largest,
+        )  # fmt: skip
+
+
+def _by_samples(recording: Recording) -> Iterator[Finding]:
+    """No step tells what the peak is made of: the line that the script was on when the device had most."""
+    samples = [s for s in inside(recording) if s.device_bytes is not None]
+    top = max((s.device_peak_bytes or 0 for s in samples), default=0)
+    usual = sorted(s.device_bytes or 0 for s in samples)
+    high = [s.source for s in samples if (s.device_peak_bytes or 0) > NEAR * top and s.source is not None]
+    size = top - usual[len(usual) // 4] if usual else 0
+    if high and is_worth(recording, size, NOTABLE):
+        source = Counter(high).most_common(1)[0][0]
+        yield Finding(
+            "peak-by-line", ADVICE, f"on this line the device has {format_size(size)} more than at other times",
+            size, source, read_code(recording).text(source),
+            "make what it computes smaller or shorter-lived: a smaller batch or piece, a lower precision, in place",
+            None, "", None,
         )  # fmt: skip
 
 

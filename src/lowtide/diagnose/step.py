@@ -17,6 +17,8 @@ from lowtide.units import format_size
 
 NOTABLE = 0.05
 LARGE_PART = 0.25
+ONE_LINE = 0.5
+"""One tensor with this part of all activations is a line's own affair: the peak's line is named instead."""
 TURNS = 8
 """So many buffers of one shape, from one op of a loop, are its turns."""
 BATCH = 256
@@ -222,7 +224,8 @@ def activations(recording: Recording) -> Iterator[Finding]:
     if detail is None or step is None or step.kind not in ("fit", "function", "update", "session"):
         return
     size = by_category(detail)["activations"]
-    if is_worth(recording, size, LARGE_PART):
+    largest = max((a.chunk_bytes for a in detail.at_peak if a.category == "activations"), default=0)
+    if is_worth(recording, size, LARGE_PART) and largest < ONE_LINE * size:
         yield Finding(
             "activations-rule", ADVICE, f"activations are {size / max(1, detail.peak_bytes):.0%} of the step's peak",
             size, step.source, read_code(recording).text(step.source),
@@ -266,11 +269,28 @@ def _is_norm(op: str, layer: str, text: str) -> bool:
 
 
 def _norm_line(code: Code, source: Source | None) -> Source | None:
-    """Moments and normalization of one function are one: the line that normalizes."""
-    file = code.file(source.file) if source else None
-    function = file.enclosing(source.line) if file and source else None
-    if source is None or file is None or function is None:
-        return source
-    calls = [line for line, _ in code.calls("batch_normalization") if line.file == source.file]
-    inside = [line for line in calls if function.lineno <= line.line <= (function.end_lineno or line.line)]
-    return inside[0] if inside else source
+    """The line that normalizes: ops of the moments and of the way back are its own."""
+    calls = [line for line, _ in code.calls("batch_normalization", "nn.moments")]
+    normalizing = [line for line in calls if "batch_normalization" in code.text(line)] or calls
+    return likeliest(code, normalizing) or source
+
+
+def run_eagerly(recording: Recording) -> Iterator[Finding]:
+    """Keras steps that run op by op: nothing is fused, and each activation lives until its Python name goes."""
+    code = read_code(recording)
+    lines = code.names("run_eagerly", "run_functions_eagerly")
+    for detail in recording.details:
+        step = _step(recording, detail)
+        if step is None or step.kind not in ("fit", "evaluate", "predict") or not lines:
+            continue
+        eager = [a for a in detail.at_peak if a.start and detail.sites[a.site].mode == "eager"]
+        size = sum(a.chunk_bytes for a in eager)
+        kept = size - 2 * max((a.chunk_bytes for a in eager), default=0)
+        if is_worth(recording, kept, NOTABLE) and 2 * size > detail.peak_bytes - detail.begin_bytes:
+            yield Finding(
+                "step-runs-eagerly", PROBLEM if step.kind != "fit" else ADVICE,
+                f"{step.kind} runs op by op: {len(eager)} results are alive at its peak", size, lines[-1],
+                code.text(lines[-1]), "leave run_eagerly out, but for debugging: a graph frees what is not needed",
+                None, "", kept,
+            )  # fmt: skip
+            return

@@ -61,6 +61,11 @@ def is_among(name: str, value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id == name
 
 
+def reads(value: ast.AST, name: str) -> bool:
+    """Whether an expression reads a name or an attribute of that name."""
+    return any(isinstance(node, ast.Name | ast.Attribute) and last_name(node) == name for node in ast.walk(value))
+
+
 def whole(node: ast.AST) -> Span:
     first = getattr(node, "lineno", 0)
     decorators = [d.lineno for d in getattr(node, "decorator_list", ())]

@@ -92,15 +92,13 @@ def facts_of_problem(problem: Problem) -> Facts:
 
 def best_cut(facts: Facts, budget: int, moments: int = MOMENTS) -> Cut:
     """The best bound over a few moments: those that need most bytes, of what is wanted later and for themselves."""
-    base, end = sum(facts.cost), len(facts.cost) - 1
-    best, links = Cut(base), _Links(facts)
-    need = [wanted + own for wanted, own in zip(links.wanted(), facts.need, strict=True)]
-    for v in sorted(range(end), key=lambda n: (-need[n], n))[:moments]:
-        if need[v] + facts.resident > budget:
-            extra, drop = _Moment(facts, links, v, budget).solve()
-            extra = round_up(extra, facts.cost)
-            if base + extra > best.bound:
-                best = Cut(base + extra, v, drop)
+    base, links = sum(facts.cost), _Links(facts)
+    best = Cut(base)
+    for v in _fullest(facts, links, budget, moments):
+        extra, drop = _Moment(facts, links, v, budget).solve()
+        extra = round_up(extra, facts.cost)
+        if base + extra > best.bound:
+            best = Cut(base + extra, v, drop)
     return best
 
 
@@ -108,7 +106,7 @@ def shares(facts: Facts, budget: int, moments: int = MOMENTS) -> list[Shares]:
     """The same bounds, each taken apart into what the storages contribute; the largest first."""
     links = _Links(facts)
     found = []
-    for v in _fullest(facts, links, 2 * moments):
+    for v in _fullest(facts, links, budget, 2 * moments):
         moment = _Moment(facts, links, v, budget)
         extra, _ = moment.solve()
         if 0 < extra < float("inf"):
@@ -117,10 +115,11 @@ def shares(facts: Facts, budget: int, moments: int = MOMENTS) -> list[Shares]:
     return [share for _, share in found[:moments]]
 
 
-def _fullest(facts: Facts, links: _Links, most: int) -> list[int]:
-    """The nodes at which most bytes are needed, of what is wanted later and for themselves."""
+def _fullest(facts: Facts, links: _Links, budget: int, most: int) -> list[int]:
+    """The nodes at which more than the budget is needed, most first: for what is wanted later and for themselves."""
     need = [wanted + own for wanted, own in zip(links.wanted(), facts.need, strict=True)]
-    return sorted(range(len(facts.cost) - 1), key=lambda n: (-need[n], n))[:most]
+    full = sorted(range(len(facts.cost) - 1), key=lambda n: (-need[n], n))[:most]
+    return [n for n in full if need[n] + facts.resident > budget]
 
 
 class _Links:

@@ -212,9 +212,7 @@ class _Search:
         """The answer when there is no plan: the smallest budget for which there is, the op that sets it, and offers."""
         planned = with_copies(self.program, self.order, schedule)
         timeline = simulate(planned, self.size)
-        smallest = int((timeline.chunk_peak + self.spare) * (1 + SPARE)) + 1
-        if self.limited:
-            smallest = smallest_region(planned, self.size, self.ahead, self.budget, max(smallest, self.budget + 1))
+        smallest = self.smallest_budget(planned, timeline)
         offered = ", ".join(offers(planned, timeline, self.room))
         return Infeasible(
             f"no plan found within {format_size(self.budget)}: the smallest budget reached is "
@@ -222,3 +220,11 @@ class _Search:
             f"what changes the numbers would help: {offered or 'nothing that was found'}",
             smallest,
         )
+
+    def smallest_budget(self, planned: Program, timeline: Timeline) -> int:
+        """A budget that does: for the plan of the least bytes, or for no plan at all if that one lies badly."""
+        smallest = int((timeline.chunk_peak + self.spare) * (1 + SPARE)) + 1
+        if self.limited:
+            smallest = smallest_region(planned, self.size, self.ahead, self.budget, max(smallest, self.budget + 1))
+        unplanned = self.before.chunk_peak
+        return min(smallest, unplanned) if unplanned > self.budget else smallest

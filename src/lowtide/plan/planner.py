@@ -24,14 +24,14 @@ from lowtide.plan.game import Game, prune
 from lowtide.plan.order import best_order
 from lowtide.plan.problem import Point, Problem, Progress, Report, Smallest, Solution, silent
 from lowtide.plan.profile import row_profile
+from lowtide.plan.regress import Regress, playable
 from lowtide.plan.search import CUT_LARGEST, Goal, Search
-from lowtide.plan.stages import Stages
 from lowtide.units import format_size
 
 COARSE_FROM = 400  # groups: shorter games are played as they are
 SHORTER = 0.7  # times the groups: a coarse game that is not is no help
 FIRST_GAME = 0.7  # of the time for the coarse game, if it does not find a plan
-PROVE_LARGEST = 30_000  # variables of the model that proves a bound
+GLANCE = 0.08  # of the time for a first search backwards, where the game is small and plain
 ROUNDS_BEFORE_PROOF = 2
 POINTS = 24  # of a curve, at most
 
@@ -71,7 +71,8 @@ class Planner:
             self._search(goal, report)
         known = self.within(budget)
         if known is None:
-            raise self._infeasible(budget, impossible(self.game, budget))
+            proven = self.bounds.get(budget) == float("inf") or impossible(self.game, budget)
+            raise self._infeasible(budget, proven)
         checked = check(self.problem, known.schedule, budget)
         bound = max(bound for at, bound in [(budget, self.base.cost), *self.bounds.items()] if at >= budget)
         return Solution(known.schedule, checked.peak, checked.cost, min(bound, checked.cost))
@@ -138,6 +139,8 @@ class Planner:
             search.evict(goal)
             if goal.enough < float("inf") and goal.budget not in self.bounds:
                 self._bound(goal.budget)
+            if search.game is self.game and not goal.settle and goal.enough < float("inf"):
+                self._glance(search, goal)
             goal = replace(goal, enough=max(goal.enough, self.bounds.get(goal.budget, 0.0)))
             say = lambda: watch.say("anneal")  # noqa: E731
             if search.game is self.game and not goal.settle:
@@ -154,13 +157,27 @@ class Planner:
             self.facts = self.facts or facts_of_problem(self.problem)
             self.bounds[budget] = best_cut(self.facts, budget).bound
 
+    def _glance(self, search: Search, goal: Goal) -> None:
+        """A short search backwards: often the optimum, else a good place to begin; or the proof that there is none."""
+        if not playable(self.game) or not self.game.exact or search.reached(goal):
+            return
+        until = monotonic() + GLANCE * (goal.deadline - monotonic())
+        outcome = Regress(self.game, goal.budget).run(until, search.best(goal.budget) - self.base.cost)
+        if outcome.row is not None:
+            search.take([worker.found_row(self.game, outcome.row)])
+        self._proven(goal.budget, self.base.cost + outcome.bound)
+
+    def _proven(self, budget: int, bound: float) -> None:
+        self.bounds[budget] = max(bound, self.bounds.get(budget, 0.0))
+
     def _prove(self, search: Search, goal: Goal, watch: _Watch) -> Goal:
         """Walk on from the best row while a child proves a bound; stop when they meet."""
         known = search.rows.within(goal.budget)
-        if known is None or known.cost <= goal.enough:
+        cost = float("inf") if known is None else known.cost
+        if cost <= goal.enough or goal.enough == float("inf"):
             return goal
-        job = search.job(known.schedule, goal, 1 << 60)
-        child = self._prover(job, known.cost)
+        job = search.job((known or search.rows.smallest()).schedule, goal, 1 << 60)
+        child = self._prover(job, cost)
         if child is None:
             return goal
         watch.say("prove")
@@ -169,16 +186,15 @@ class Planner:
         search.take(walk.found)
         answer = worker.collect(child)
         search.take(answer.found)
-        self.bounds[goal.budget] = max(answer.bound, self.bounds.get(goal.budget, 0.0))
+        self._proven(goal.budget, answer.bound)
         return replace(goal, enough=max(goal.enough, answer.bound))
 
     def _prover(self, job: worker.Job, known_cost: float) -> subprocess.Popen[bytes] | None:
         """A child that proves a bound, if its model is small and likely to say something."""
-        stages = Stages(self.game, job.budget, known_cost)
-        small = self.game.end <= worker.EXACT_LARGEST
-        worth = small or (stages.size() < PROVE_LARGEST and 2 * len(stages.path) > self.game.end)
+        game, known = self.game, known_cost < float("inf")
+        small = known and (game.end <= worker.EXACT_LARGEST or worker.worth_stages(game, job.budget, known_cost))
         left = job.until - monotonic()
-        if not self.game.exact or not worth or left < 4 * worker.START or self.processes < 2:
+        if not game.exact or not (small or playable(game)) or left < 4 * worker.START or self.processes < 2:
             return None
         return worker.start(replace(job, until=job.until - 0.15 * left, known_cost=known_cost))
 

@@ -20,6 +20,7 @@ from lowtide.plan.cut import Cut, best_cut, facts_of_game
 from lowtide.plan.evict import fit
 from lowtide.plan.game import Game
 from lowtide.plan.profile import row_profile
+from lowtide.plan.segments import chain_row
 from lowtide.plan.wide import tape_for
 
 FIRST_MOVES = 4_000  # of the first round; each is half as long again as the one before
@@ -30,6 +31,7 @@ HOTS = (0.5, 2.0)  # temperatures of the two walks
 ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
 CUT_LARGEST = 12_000  # nodes or groups: the work grows with their square
 VARIANT_MOVES = 300
+CHAIN_TRIES = 4
 FIT_LEAST = 0.5  # seconds for the first rows even when the time is up: no plan at all is worse
 FIT_SHARE = 0.6  # of the time, at most, for the first rows
 
@@ -86,6 +88,23 @@ class Search:
             self.keep(fit(self.game, self.order, goal.budget, until, cut))
         if self.game.end > ANNEAL_LARGEST:
             self.squeeze(goal)
+        elif self.rows.within(goal.budget) is None:
+            self.chain(goal, until)
+
+    def chain(self, goal: Goal, until: float) -> None:
+        """Where eviction does not come down to the budget: as a chain of blocks, if it is one, as far as that goes."""
+        low, high = goal.budget, self.rows.smallest().peak
+        budget = low
+        for _ in range(CHAIN_TRIES):
+            row = chain_row(self.game, self.order, budget) if monotonic() < until else None
+            if row is not None:
+                self.keep(row)
+                high = min(high, budget)
+            else:
+                low = budget
+            if self.rows.within(goal.budget) is not None or high - low <= goal.budget // 64:
+                return
+            budget = (low + high) // 2
 
     def cut(self, budget: int) -> Cut:
         """The best cut; of a very long game, none."""

@@ -18,17 +18,24 @@ from typing import cast
 from lowtide.plan.anneal import HOT, Annealer, Found
 from lowtide.plan.exact import prove
 from lowtide.plan.game import Game
+from lowtide.plan.profile import row_profile
+from lowtide.plan.regress import Regress, playable
 from lowtide.plan.stages import Stages
 from lowtide.plan.wide import tape_for
 
 GRACE = 5.0
 EXACT_LARGEST = 30  # groups: what the whole game as one model is still good for in seconds
+STAGES_LARGEST = 30_000  # variables of the model that proves a bound
+REGRESS_SHARE = 0.4  # of the time, where the stages may prove more
 START = 0.15  # seconds until a child has started: no use for less than a few of these
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Search from the row `order`; or, with a `known_cost`, prove a bound on the cost within the budget."""
+    """Search from the row `order`; or, with a `known_cost`, prove a bound on the cost within the budget.
+
+    The known cost is that of `order` if that is within the budget, and infinite if no row is known to be.
+    """
 
     game: Game
     order: tuple[int, ...]
@@ -40,6 +47,10 @@ class Job:
     hot: float = HOT
     known_cost: float | None = None
 
+    @property
+    def in_budget(self) -> bool:
+        return self.known_cost is not None and self.known_cost < float("inf")
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -49,15 +60,40 @@ class Answer:
 
 def answer(job: Job) -> Answer:
     """Do a job here and now."""
-    if job.known_cost is None:
-        return Answer(search(job))
-    bound = Stages(job.game, job.budget, job.known_cost).bound(job.until - monotonic())
+    return Answer(search(job)) if job.known_cost is None else _proof(job, job.known_cost)
+
+
+def _proof(job: Job, known_cost: float) -> Answer:
+    """A bound by whichever means there is time for, and the rows met on the way. The search backwards comes first."""
+    game, base = job.game, sum(job.game.cost)
+    found: list[Found] = []
+    bound = base
+    if playable(game):
+        share = REGRESS_SHARE if known_cost < float("inf") and worth_stages(game, job.budget, known_cost) else 1.0
+        until = monotonic() + share * (job.until - monotonic())
+        outcome = Regress(game, job.budget).run(until, known_cost - base)
+        bound = base + outcome.bound
+        if outcome.row is not None:
+            found = [found_row(game, outcome.row)]
+            known_cost = found[0][1]
+    if known_cost < float("inf") and bound < known_cost and worth_stages(game, job.budget, known_cost):
+        bound = max(bound, Stages(game, job.budget, known_cost).bound(job.until - monotonic()))
     left = job.until - monotonic()
-    if bound >= job.known_cost or job.game.end > EXACT_LARGEST or any(job.game.reuse) or left < 0.2:
-        return Answer([], bound)
-    proof = prove(job.game, job.budget, job.order, left, workers=1)
-    found = [] if proof.order is None else [(job.budget, proof.cost, proof.order)]
+    if bound >= known_cost or game.end > EXACT_LARGEST or any(game.reuse) or left < 0.2 or not job.in_budget:
+        return Answer(found, bound)
+    proof = prove(game, job.budget, job.order, left, workers=1)
+    found += [] if proof.order is None else [found_row(game, proof.order)]
     return Answer(found, bound if proof.copies_cut else max(bound, proof.bound))
+
+
+def worth_stages(game: Game, budget: int, known_cost: float) -> bool:
+    """Whether the model of stages is small, and likely to say something: most of the game is on one path."""
+    stages = Stages(game, budget, known_cost)
+    return stages.size() < STAGES_LARGEST and 2 * len(stages.path) > game.end
+
+
+def found_row(game: Game, row: tuple[int, ...]) -> Found:
+    return max(row_profile(game, row).bytes), sum(game.cost[g] for g in row), row
 
 
 def walker(job: Job) -> Annealer:

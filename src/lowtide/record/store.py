@@ -169,7 +169,7 @@ class Writer:
                     self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Write what waits, and let go of the file. Where there is no room for all of it: how the run ended, at least."""
+        """Write what waits, and let go of the file. Without room for all of it: how the run ended, at least."""
         if not self.flush() and os.getpid() == self._pid:
             self._keep_the_end()
             self.flush()

@@ -29,10 +29,9 @@ _COUNTERS = {
     "host RSS": "rss_bytes", "host available": "available_bytes", "host swap": "swap_bytes",
     "control group": "cgroup_bytes", "malloc live": "heap_bytes", "malloc free": "heap_free_bytes",
     "python": "python_bytes", "tf.data buffers": "data_bytes", "eager tensors": "eager_bytes",
-    "eager tensors (count)": "eager_tensors", "tapes (count)": "tapes", "graphs traced (count)": "traces",
-    "graphs": "graph_bytes",
+    "live eager tensors": "eager_tensors", "live tapes": "tapes", "graphs traced": "traces", "graphs": "graph_bytes",
 }  # fmt: skip
-"""Counter track to the field of a Sample."""
+"""Counter track to the field of a Sample. Perfetto adds the unit: "host RSS bytes"."""
 
 
 def perfetto_trace(recording: Recording) -> str:
@@ -57,8 +56,9 @@ def _counters(recording: Recording) -> Iterator[Event]:
     for name, field in _COUNTERS.items():
         known = [(sample, value) for sample in recording.samples if (value := _field(sample, field)) is not None]
         if any(value for _, value in known):
+            unit = "bytes" if field.endswith("_bytes") else "count"
             for sample, value in known:
-                yield _counter(name, sample.time, {"value": value})
+                yield _counter(name, sample.time, {unit: value})
     for stage in recording.stages:
         name = f"tf.data {stage.name} {short(stage.source)} #{stage.pipeline}"
         yield _counter(name, stage.time, {"bytes": stage.buffered_bytes})
@@ -113,7 +113,7 @@ def _levels(detail: Detail) -> Iterator[Event]:
         for i in kept:
             if curve[i][category] != last:
                 last = curve[i][category]
-                yield _counter(f"in detail: {category}", detail.times[i], {"value": last})
+                yield _counter(f"in detail: {category}", detail.times[i], {"bytes": last})
 
 
 def _lifetimes(detail: Detail) -> Iterator[Event]:

@@ -22,6 +22,7 @@ from lowtide.tf.labels import LayerNames
 from lowtide.tf.nodes import KnownGraphs
 from lowtide.tf.pipelines import Pipelines
 from lowtide.tf.places import Births, calling_line
+from lowtide.tf.scopes import NOTING
 from lowtide.tf.steps import Steps
 from lowtide.tf.switches import switches
 from lowtide.tf.tapes import Tapes
@@ -83,6 +84,7 @@ class Attachment:
             (compat_watch.CONTEXT_CLASS, "get_memory_info", self.device_counter.answering),
             (compat_watch.CONTEXT_CLASS, "reset_memory_stats", self.device_counter.resetting),
             (compat_watch.PROFILER, "ProfilerSession", self.windows.giving_way),
+            NOTING,
             (keras.Layer, "__init__", lambda original: layer_init(self.sources, original)),
             (keras.callbacks.CallbackList, "on_train_end", self._before_callbacks_go),
             *((kind, "__init__", self._born) for kind in _BORN),
@@ -180,6 +182,7 @@ class Attachment:
             self._watch.keep(row.made)
             self._watch.keep(row.held_at)
         self._watch.writer.add(rows)
+        self._watch.writer.add(self.pipelines.stages())
         self._watch.writer.add(traced_lines(self._watch.now, self._watch.step))
         made = made_so_far(self.births, self.sources.lines.values())
         self._watch.writer.fact("made", made)

@@ -83,7 +83,7 @@ def take_census(births: Births, chunks: list[compat_watch.Chunk], now: float, st
     """Everything alive that holds memory, grouped by holder."""
     reach = Reach(_LEAVES)
     objects = gc.get_objects()
-    groups = _worth_it(list(_grouped(objects, reach.arrays, births, _ChunkOf(chunks)).values()))
+    groups = _worth_it(_alike(list(_grouped(objects, reach.arrays, births, _ChunkOf(chunks)).values())))
     lists = [group.things for group in groups]
     deep = [group.kind != "graph" and len(group.things) >= MANY and group.bytes >= DEEP for group in groups]
     chains = Chains(reach, lists, (objects, groups, lists, *lists), deep)
@@ -92,6 +92,29 @@ def take_census(births: Births, chunks: list[compat_watch.Chunk], now: float, st
         Held(now, step, g.kind, g.made, chain.text, chain.line, len(g.things), g.bytes, g.viewed, g.example)
         for g, chain in zip(groups, chains.found, strict=True)
     )
+
+
+def _alike(groups: list[Group]) -> list[Group]:
+    """Many groups of a few things each, that differ in their sizes only, are one: batches of all lengths, say."""
+    rows: dict[Any, list[Group]] = {}
+    for group in groups:
+        dtype, _, shape = group.example.partition(" ")
+        few = group.kind in ("tensor", "array", "variable") and len(group.things) < MANY
+        key = (group.kind, group.made, dtype, shape.count(",")) if few else id(group)
+        rows.setdefault(key, []).append(group)
+    return [one for row in rows.values() for one in ([_joined(row)] if len(row) >= MANY else row)]
+
+
+def _joined(groups: list[Group]) -> Group:
+    dtype, _, _ = groups[0].example.partition(" ")
+    shapes = [group.example.partition(" ")[2].strip("()").split(",") for group in groups]
+    dims = [column[0].strip() if len(set(column)) == 1 else "?" for column in zip(*shapes, strict=False)]
+    joined = Group(groups[0].kind, groups[0].made, f"{dtype} ({', '.join(dims)})")
+    for group in groups:
+        joined.things += group.things
+        joined.bytes += group.bytes
+        joined.viewed += group.viewed
+    return joined
 
 
 def _worth_it(groups: list[Group]) -> list[Group]:

@@ -21,6 +21,8 @@ MOST_FIRST, MOST_HIGH, MOST_TRACED, MOST_LARGER = 8, 12, 6, 6
 """Full records for each of these reasons in a run, at most."""
 MORE = 1.01
 """By so much more than ever before, at least."""
+TRIES = 3
+"""How often the step after a new high is recorded for it: what comes once an epoch need not be in any of them."""
 RECENT = 6
 """Steps that say what the run is doing now: of several kinds that take turns, the highest ranked is its step."""
 
@@ -37,6 +39,7 @@ class Choice:
         self._highest = 0
         self._firsts = self._highs = self._traced = self._larger = 0
         self._given: dict[object, int] = {}
+        self._level = self._missed = 0
 
     def begins(self, kind: str, key: object, free: bool = True, one_call: bool = True, given: int = 0) -> str:
         """The reason to record this call in full, or "".
@@ -84,8 +87,19 @@ class Choice:
         self._recent.append(STEP_KINDS.index(kind))
         if in_full is not None:
             self._highest = max(self._highest, in_full)
+            self._give_up_if_missed(in_full)
         elif peak is not None and self._is_high(peak):
             self._wanted.add(key)
+            self._level = max(self._level, peak)
+
+    def _give_up_if_missed(self, in_full: int) -> None:
+        if in_full * MORE >= self._level:
+            self._level = self._missed = 0
+            return
+        self._missed += 1
+        if self._missed >= TRIES:
+            self._highest = max(self._highest, self._level)
+            self._level = self._missed = 0
 
     def _is_high(self, peak: int) -> bool:
         """By enough, and by more the more there were: a leak makes every step a new high."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from keras.src.backend.tensorflow import trainer
+from keras.src.backend.tensorflow import core, trainer
 from tensorflow.core.protobuf import bfc_memory_map_pb2
 from tensorflow.python.data.ops import dataset_ops, iterator_ops
 from tensorflow.python.eager import backprop, context
@@ -239,6 +239,9 @@ FUNC_GRAPH_CLASS: type = func_graph_module.FuncGraph
 
 CONTEXT_CLASS: type = context.Context
 """Its `get_memory_info` and `reset_memory_stats` are what the public functions of that name call."""
+
+NAME_SCOPE_CLASS: type = core.name_scope
+"""Keras opens one around what a layer does; its `caller` is the layer."""
 
 TRAINER_CLASS: type = trainer.TensorFlowTrainer
 """Its `make_train_function`, `make_test_function` and `make_predict_function` set what is called for each step."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from lowtide.program import Source
 from lowtide.tf.places import is_users_file
-from lowtide.tf.reach import Reach, Root, is_users_class
+from lowtide.tf.reach import Reach, Root, is_users_class, library_roots
 
 DEPTH = 6
 WIDTH = 32
@@ -49,15 +49,17 @@ class Chains:
     ) -> None:
         self._ignored = {id(thing) for thing in ignore} | {id(starts), *(id(start) for start in starts)}
         self._ignored |= {id(reach), id(reach.__dict__), id(reach.roots), id(reach.steps), id(reach.arrays)}
-        self._ignored |= {id(root.names) for root in reach.roots} | {id(step) for step in reach.steps.values()}
-        self._names = [(root, {id(value): name for name, value in root.names.items()}) for root in reach.roots]
         self._holders: dict[int, list[Any]] = {}
         self._ours: set[int] = set()
+        self._names: list[tuple[Root, dict[int, str]]] = []
         self.found = [_forward(reach, start) for start in starts]
         left = [start for start, chain, dig in zip(starts, self.found, deep, strict=True) if dig and not chain.text]
         if left:
             few = [_representatives(start) for start in left]
             self._ignored |= {id(left), id(few), *(id(start) for start in few)}
+            all_roots = [*reach.roots, *library_roots()]
+            self._ignored |= {id(root.names) for root in all_roots} | {id(step) for step in reach.steps.values()}
+            self._names = [(root, {id(value): name for name, value in root.names.items()}) for root in all_roots]
             ends = self._search(few)
             chains = {id(start): self._chain(some, ends) for start, some in zip(left, few, strict=True)}
             self.found = [chains.get(id(start), chain) for start, chain in zip(starts, self.found, strict=True)]
@@ -151,13 +153,14 @@ def _representatives(things: Sequence[Any]) -> list[Any]:
 def _forward(reach: Reach, things: Sequence[Any]) -> Chain:
     """The chain that most of the things have in common."""
     ways: dict[str, list[list[Any]]] = {}
-    for thing in things[:: max(1, len(things) // SOME)]:
+    asked = things[:: max(1, len(things) // SOME)]
+    for thing in asked:
         path = reach.path(thing)
         if path:
             first = reach.steps[id(path[-1])]
             ways.setdefault(_ITEM.sub("", _words(*_begun(first.root, first.name, path))), []).append(path)
-    if not ways:
-        return Chain("", None)
+    if 2 * sum(map(len, ways.values())) < len(asked) or not ways:
+        return Chain("", None)  # the user's names hold few of them, if any
     path = max(ways.values(), key=len)[0]
     first = reach.steps[id(path[-1])]
     return _described(*_begun(first.root, first.name, path))
@@ -189,8 +192,12 @@ def _words(root: Root, name: str, path: list[Any]) -> str:
 def _described(root: Root, name: str, path: list[Any]) -> Chain:
     """The words with what kind of container it is, and where: "metric.seen (list of 96, global of train.py)"."""
     text = _words(root, name, path)
-    containers = [held for held in path[1:] if isinstance(held, list | dict | set | tuple | deque)]
-    largest = max(containers, key=len, default=())
+    above = [*path[2:], None][: len(path) - 1]
+    containers = [
+        held for held, upper in zip(path[1:], above, strict=True)
+        if isinstance(held, list | dict | set | tuple | deque) and getattr(upper, "__dict__", None) is not held
+    ]  # fmt: skip
+    largest: Any = max(containers, key=len, default=())
     kind = f"{type(largest).__name__} of {len(largest)}, " if largest else ""
     attribute = _NAME.findall(_ITEM.sub("", text))[-1]
     return Chain(f"{text} ({kind}{root.scope})", _put_at(root.file, attribute) or _put_at(root.file, name))

@@ -24,6 +24,7 @@ from lowtide.program import Source
 from lowtide.tf import compat
 from lowtide.tf.phases import assigns
 from lowtide.tf.places import calling_line
+from lowtide.tf.scopes import NOTING
 from lowtide.tf.shared import sharing_arrays
 
 
@@ -74,6 +75,7 @@ def _beside_training(busy: _Busy, sources: LayerSources) -> tuple[Patch, ...]:
     return (
         *((compat.TRAINER_CLASS, name, busy.ignoring) for name in others),
         (keras.Layer, "__init__", functools.partial(layer_init, sources)),
+        NOTING,
     )
 
 

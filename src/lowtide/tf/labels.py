@@ -10,6 +10,7 @@ from lowtide.program import Source
 from lowtide.tf import compat
 from lowtide.tf.phases import BACKWARD_SCOPE
 from lowtide.tf.places import is_users_file
+from lowtide.tf.scopes import opened_in
 
 _SUFFIX = re.compile(r"_\d+$")
 
@@ -24,18 +25,25 @@ class Label(NamedTuple):
 
 
 class LayerNames:
-    """Finds the layer in an op's name. Keras scopes ops by layer; a second call of a layer gets a numbered scope."""
+    """Finds the layer in an op's name. Keras scopes ops by layer; where no one saw the scope being opened, a number at
+    its end that makes no layer's name is taken for TensorFlow's."""
 
     def __init__(self, names: Iterable[str], sources: Mapping[str, Source] | None = None) -> None:
         self._names = frozenset(names)
         self._sources = sources or {}
 
-    def layer_of(self, op_name: str) -> str:
-        """The path of layers in a scope, outermost model left out: "encoder/attention". "" when there is none."""
+    def layer_of(self, op_name: str, opened: Mapping[str, str] | None = None) -> str:
+        """The path of layers in a scope, outermost model left out: "encoder/attention". "" when there is none.
+
+        `opened` has the layers of scopes that were seen being opened.
+        """
         scope = forward_name(op_name).split("/")[:-1]
-        if not self._names:
+        if not self._names and not opened:
             return "/".join(scope)
-        found = [name for part in scope if (name := self._known(part))]
+        seen, found = opened or {}, []
+        for depth, part in enumerate(scope, 1):
+            if name := seen.get("/".join(scope[:depth])) or self._known(part):
+                found.append(name)
         return "/".join(found[1:] if len(found) > 1 else found)
 
     def source_of(self, layer: str) -> Source | None:
@@ -88,11 +96,12 @@ class Labels:
 
     def __init__(self, traced: Any, layers: LayerNames) -> None:
         self._ops = {op.name: op for op in traced.get_operations()}
+        self._opened = opened_in(traced)
         self._layers = layers
         self._lines: dict[str, Line | None] = {}
 
     def of(self, op_name: str) -> Label:
-        layer = self._layers.layer_of(op_name)
+        layer = self._layers.layer_of(op_name, self._opened)
         line = self._line(op_name) or self._line(forward_name(op_name))
         made = self._layers.source_of(layer)
         if line is None or (made is not None and line.function not in INSIDE_A_LAYER):

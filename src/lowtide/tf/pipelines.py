@@ -23,6 +23,7 @@ from lowtide.tf.watch import Watch
 LARGE = 1 << 20
 """Data of less than this is not worth a row."""
 _VERSION = re.compile(r"(v\d+)$")
+_KEEPERS = ("cache", "shuffle", "interleave", "prefetch", "map")
 _NOISE = re.compile(r"parallel|impl$|memory|dataset|^_+")
 
 
@@ -136,7 +137,7 @@ class Pipelines:
         """Bytes of the tensors that stages may hold, with the stage's line: how its buffers are told from others."""
         found: dict[int, Known] = {}
         for iterator, _ in self.iterators():
-            for dataset in _chain(compat_watch.dataset_of(iterator)):
+            for dataset in sorted(_chain(compat_watch.dataset_of(iterator)), key=_fullness):
                 site = Site(f"tf.data {_name(dataset)}", _name(dataset), "", self._births.of(dataset), "", "graph")
                 for spec in tf.nest.flatten(dataset.element_spec):
                     shape = getattr(spec, "shape", None)
@@ -167,6 +168,12 @@ def _chain(dataset: Any) -> list[Any]:
         found.append(one)
         waiting.extend(compat_watch.stages_before(one))
     return found
+
+
+def _fullness(dataset: Any) -> int:
+    """Stages that keep elements come before those that pass them on, the ones that keep most first."""
+    name = _plain(type(dataset).__name__)
+    return next((rank for rank, kind in enumerate(_KEEPERS) if kind in name), len(_KEEPERS))
 
 
 def _name(dataset: Any) -> str:

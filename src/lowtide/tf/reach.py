@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 
 def roots() -> list[Root]:
-    """The user's running functions and modules first; then a library's running functions; last its modules."""
+    """The user's running functions and modules first; then a library's running functions."""
     found, theirs = [], []
     for frame in sys._current_frames().values():
         at: types.FrameType | None = frame
@@ -59,14 +59,19 @@ def roots() -> list[Root]:
         theirs += stack if seen_users else []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
-        if name.startswith("lowtide"):
-            continue
-        names = {key: value for key, value in list(vars(module).items()) if not key.startswith("__")}
-        if file and is_users_file(str(Path(file).absolute())):
-            found.append(Root(0, f"global of {Path(file).name}", names, str(Path(file).absolute())))
-        else:
-            theirs.append(Root(2, f"in {name}", names, ""))
+        if file and not name.startswith("lowtide") and is_users_file(str(Path(file).absolute())):
+            found.append(Root(0, f"global of {Path(file).name}", _names(module), str(Path(file).absolute())))
     return found + theirs
+
+
+def library_roots() -> list[Root]:
+    """Modules that are not the user's: where a chain ends when there is nothing better."""
+    modules = [(name, module) for name, module in list(sys.modules.items()) if not name.startswith("lowtide")]
+    return [Root(2, f"in {name}", _names(module), "") for name, module in modules]
+
+
+def _names(module: types.ModuleType) -> dict[str, Any]:
+    return {key: value for key, value in list(vars(module).items()) if not key.startswith("__")}
 
 
 class Reach:

@@ -21,6 +21,7 @@ from lowtide.tf.capture import Step, Trace, VariableFact, capture
 from lowtide.tf.known import Known
 from lowtide.tf.labels import LayerNames
 from lowtide.tf.lines import probe_batches
+from lowtide.tf.scopes import traced
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _open_traces(
         return []
     specs = relaxed((arguments, options), batch, None)
     try:
-        concrete = function.get_concrete_function(*specs[0], **specs[1])
+        concrete = traced(function, *specs)
     except Exception:  # noqa: BLE001  # whatever the user's code raises on an open batch, numbers are tried next
         return []
     if not any(t.shape.rank and t.shape[0] is None for t in _argument_placeholders(concrete)):
@@ -170,7 +171,7 @@ def _closed_traces(function: Any, arguments: Any, options: Any, batch: int | Non
 
 def _closed_trace(function: Any, arguments: Any, options: Any, batch: int | None, size: int | None) -> Trace:
     specs = relaxed((arguments, options), batch, size)
-    concrete = function.get_concrete_function(*specs[0], **specs[1])
+    concrete = traced(function, *specs)
     return Trace(size or 1, concrete, _examples((arguments, options), batch, size))
 
 

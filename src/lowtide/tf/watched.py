@@ -59,7 +59,7 @@ def _attach(watch: Watch) -> None:
         from lowtide.tf.attach import attach
 
         attach(watch)
-        # What is there by now is the libraries' own. Set apart, every look at all live objects is several times shorter.
+        # What is there by now is the libraries' own. Set apart, each look at all live objects is several times shorter.
         gc.freeze()
 
     watch.attempt("TensorFlow", attach_it)

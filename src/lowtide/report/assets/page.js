@@ -17,18 +17,27 @@ function contents() {
 
 function section(block, i, later) {
   const [body, draw] = DRAW[block.kind](block);
-  if (draw) later.push(draw);
-  return element("section", { id: `part-${i}`, class: `block-${block.kind}` }, element("h2", {}, block.title), block.note ? element("p", { class: "note" }, block.note) : null, body);
+  const made = element("section", { id: `part-${i}`, class: `block-${block.kind}` }, element("h2", {}, block.title), block.note ? element("p", { class: "note" }, block.note) : null, body);
+  if (draw) later.push({ draw, made });
+  return made;
 }
 
 const later = [];
 document.getElementById("page").replaceChildren(
   head(), data.blocks.length > 3 ? contents() : "", ...data.blocks.map((block, i) => section(block, i, later)),
   element("footer", {}, data.foot));
-later.forEach((draw) => draw());
+
+// What is on the first screen is drawn at once, the rest one by one while the reader looks at it; all of it for paper.
+function drawNext() { later.shift().draw(); }
+function drawRest() {
+  if (later.length) { drawNext(); setTimeout(drawRest); } else document.documentElement.dataset.ready = "yes";
+}
+while (later.length && later[0].made.getBoundingClientRect().top < window.innerHeight) drawNext();
+document.documentElement.dataset.open = "yes";
+requestAnimationFrame(() => setTimeout(drawRest));
+window.addEventListener("beforeprint", () => { while (later.length) drawNext(); });
 
 let waiting = 0;
 window.addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(redraw); });
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 window.matchMedia("print").addEventListener("change", redraw);
-document.documentElement.dataset.ready = "yes";
