@@ -353,12 +353,31 @@ def unfused_norm() -> Example:
     code = "def norm(h):\n    m, v = tf.nn.moments(h, [0])\n    return tf.nn.batch_normalization(h, m, v)\nstep(x)\n"
 
     def normalized(buffers: int) -> Recording:
-        one = detail(
-            [(site(f"batchnorm/mul_{i}", 3, mode="graph"), "temporaries", 60, 5 + i, 90, "(9, 9)") for i in range(buffers)]
-        )
-        return recording(code, kind="function", line=4, details=(one,))
+        made = [site(f"batchnorm/mul_{i}", 3, mode="graph") for i in range(buffers)]
+        parts = [(one, "temporaries", 60, 5 + i, 90, "") for i, one in enumerate(made)]
+        return recording(code, kind="function", line=4, details=(detail(parts),))
 
     return Example(normalized(6), normalized(1), 3)
+
+
+def eager_step() -> Example:
+    code = "model.compile(\"sgd\", run_eagerly=True)\nmodel.evaluate(x)\n"
+
+    def evaluated(results: int) -> Recording:
+        parts = [(site(f"Relu_{i}", 2), "activations", 60, 5 + i, 90, "") for i in range(results)]
+        return recording(code, kind="evaluate", line=2, details=(detail(parts),))
+
+    return Example(evaluated(6), evaluated(1), 1)
+
+
+def iterators_kept() -> Example:
+    code = "its = []\nfor epoch in range(12):\n    it = iter(ds)\n    its.append(it)\n"
+
+    def alive(number: int) -> Recording:
+        stages = tuple(Stage(19.0, 1, i, "Shuffle", at(9), 20 * MIB, 10) for i in range(number))
+        return recording(code, kind="next", line=3, stages=stages)
+
+    return Example(alive(12), alive(1), 4)
 
 
 def tuned() -> Example:
@@ -400,8 +419,8 @@ def activations() -> Example:
     code = "model = build()\nmodel.fit(x)\n"
 
     def trained(size: int) -> Recording:
-        kept_for_it = detail([(site("Relu", 1, mode="graph"), "activations", size, 5, 90, "(9, 9)")])
-        return recording(code, kind="fit", line=2, details=(kept_for_it,))
+        layers = [(site(f"Relu_{i}", 1, mode="graph"), "activations", size / 5, 5, 90, "(9, 9)") for i in range(5)]
+        return recording(code, kind="fit", line=2, details=(detail(layers),))
 
     return Example(trained(500), trained(20), 2)
 
@@ -481,6 +500,7 @@ EXAMPLES: dict[str, Example] = {
     "models-never-freed": models(False),
     "optimizer-made-again": optimizer_made(),
     "compiled-again": compiled(),
+    "iterators-kept": iterators_kept(),
     "layers-made-again": made_in_loop("layer", "StringLookup()"),
     "dataset-made-again": made_in_loop("dataset", "Dataset.from_generator(g)"),
     "variables-made-again": made_in_loop("variable", "tf.Variable(1)"),
@@ -501,6 +521,7 @@ EXAMPLES: dict[str, Example] = {
     "loop-keeps-every-turn": loop_stack(),
     "jacobian-all-at-once": jacobian(),
     "called-on-everything": everything(),
+    "step-runs-eagerly": eager_step(),
     "batchnorm-unfused": unfused_norm(),
     "optimizer-state": optimizer_state(),
     "peak-by-line": peak_by_line(),

@@ -104,7 +104,8 @@ def test_the_curve_falls_from_the_smallest_budget_to_the_base_peak() -> None:
 def test_progress_is_reported() -> None:
     seen: list[Progress] = []
     solve(STEP, 30, 0.5, seen.append)
-    assert {"evict", "anneal"} <= {progress.stage for progress in seen}
+    assert {"evict", "backwards"} <= {progress.stage for progress in seen}
+    assert [progress.seconds for progress in seen] == sorted(progress.seconds for progress in seen)
 
 
 @settings(max_examples=40, deadline=None)

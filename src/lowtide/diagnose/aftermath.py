@@ -29,8 +29,9 @@ class Remedy:
 
 
 def out_of_memory(recording: Recording) -> Iterator[Finding]:
-    """The run ended for want of memory."""
-    if not recording.outcome.out_of_memory and not _at_the_limit(recording):
+    """The run ended for want of memory, or was refused some and went on."""
+    asked = recording.outcome.refusal is not None
+    if not recording.outcome.out_of_memory and not asked and not _at_the_limit(recording):
         return
     source = _line(recording)
     finding = Finding(
@@ -80,7 +81,9 @@ def _title(recording: Recording) -> str:
 def _in_use(recording: Recording) -> int:
     """On the device when it was refused; in the process when that was killed."""
     if recording.outcome.refusal is not None or _at_the_limit(recording):
-        sizes = [max(s.device_bytes or 0, s.device_peak_bytes or 0) for s in inside(recording)[-20:]]
+        died = recording.outcome.how not in ("done", "exit")
+        last = inside(recording)[-20:] if died else inside(recording)
+        sizes = [max(s.device_bytes or 0, s.device_peak_bytes or 0) for s in last]
         sizes += [step.device_peak_bytes or 0 for step in recording.steps[-1:]]
         sizes += [detail.peak_bytes for detail in recording.details[-1:]]
         if any(sizes):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import is_worth, likeliest, rise
+from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest, rise
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Data, Recording
@@ -162,7 +162,8 @@ def _seen_on_device(recording: Recording) -> dict[Source | None, tuple[int, int]
         if site is not None and site.op.startswith("tf.data") and site.source is not None:
             size, count = found.get(site.source, (0, 0))
             found[site.source] = size + a.chunk_bytes, count + 1
-    return found
+    number = max(1, len(alive_pipelines(recording)))
+    return {source: (size // number, count // number) for source, (size, count) in found.items()}
 
 
 TUNED = ("prefetch-buffer", "interleave-buffers", "parallel-map-buffer")

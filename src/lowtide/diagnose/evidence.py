@@ -84,11 +84,24 @@ def _swollen(recording: Recording, times: list[float]) -> list[Grown]:
     found = []
     for rows in sizes.values():
         ordered = sorted(rows, key=lambda row: row.time)
-        if len(ordered) >= FEWEST // 2 and all(a.bytes < b.bytes for a, b in pairwise(ordered)):
+        enough = len(ordered) >= FEWEST // 2 or (len(ordered) == 2 and _adds_to_itself(recording, ordered[-1]))
+        if enough and all(a.bytes < b.bytes for a, b in pairwise(ordered)):
             first, last = ordered[0], ordered[-1]
             between = [s.repeats for n, s in main_steps(recording) if (first.step or 0) < n <= (last.step or 0)]
             found.append(Grown(last, max(3, sum(between)), last.bytes - first.bytes, 1, sum(between)))
     return found
+
+
+def _adds_to_itself(recording: Recording, row: Held) -> bool:
+    """Whether a loop makes the thing from itself and more."""
+    code = read_code(recording)
+    return any(code.in_loop(line) for name in names_in(row.holder)[:1] for line in code.puts_into(name))
+
+
+def alive_pipelines(recording: Recording) -> set[int]:
+    """Iterators of tf.data that were alive at the last look at them."""
+    last = max((stage.time for stage in recording.stages), default=0.0)
+    return {stage.pipeline for stage in recording.stages if stage.time > last - ONE_LOOK}
 
 
 def _grown(recording: Recording, rows: list[Held], old: list[Held]) -> Grown | None:
@@ -112,6 +125,8 @@ def _forms(recording: Recording, time: float) -> dict[tuple[str, str], list[Held
     return forms
 
 
+ONE_LOOK = 0.3
+"""Seconds that one look at all stages takes at most."""
 MOST_JUMPS, RISES = 2, 40
 """Growth is made of many rises, one in so many values at least: a jump or two are none."""
 FEWEST = 6
@@ -256,6 +271,18 @@ def likeliest(code: Code, lines: Iterable[Source]) -> Source | None:
     found = list(lines)
     ranked = sorted(found, key=lambda line: (code.in_loop(line), code.was_sampled(line), line.line))
     return ranked[-1] if ranked else None
+
+
+def called_in_loop(recording: Recording, made: Source | None) -> Source | None:
+    """Where a loop makes it: the line itself, or the call in a loop of the function that the line is in."""
+    code = read_code(recording)
+    file = code.file(made.file) if made else None
+    function = file.enclosing(made.line) if file and made else None
+    if made is None or file is None or function is None:
+        return made
+    if any(function.lineno <= loop.lineno <= made.line for loop in file.loops_around(made.line)):
+        return made
+    return likeliest(code, [line for line in code.uses(function.name) if code.in_loop(line)]) or made
 
 
 def slow_samples(recording: Recording) -> list[Sample]:

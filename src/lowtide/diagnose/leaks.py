@@ -52,6 +52,8 @@ def _finding(recording: Recording, found: Grown) -> Finding:
         saving = found.bytes - row.viewed_bytes
     else:
         title = f"{many} are kept, {found.objects} more since the run warmed up"
+        if row.objects == 1:
+            title = f"one {plural.removesuffix('s')} is added to in every step: {row.example} by now"
         fix = _fix(row.holder, row.kind)
         saving = found.bytes
     return Finding(

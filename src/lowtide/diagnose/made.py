@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import (
     FEWEST,
+    alive_pipelines,
+    called_in_loop,
     device_goes_on,
     grown,
     host_goes_on,
@@ -47,7 +49,7 @@ def models_kept(recording: Recording) -> Iterator[Finding]:
         return
     row = next((row for row in models if row.holder), models[0])
     named = bool(row.holder) and "in keras" not in row.holder and "in tensorflow" not in row.holder
-    source = line_that_keeps(recording, row) if named else _called_in_loop(recording, row.made)
+    source = line_that_keeps(recording, row) if named else called_in_loop(recording, row.made)
     most = max(row.objects for row in models)
     saving = round(size * (most - 1) / most)
     if named:
@@ -69,24 +71,13 @@ def _never_freed(recording: Recording) -> Iterator[Finding]:
     if not made or not device_goes_on(recording) or not is_worth(recording, size, NOTABLE):
         return
     most = max(made, key=lambda m: m.number)
-    source = _called_in_loop(recording, most.source)
+    source = called_in_loop(recording, most.source)
     yield Finding(
         "models-never-freed", PROBLEM, f"{most.number} models were made, and TensorFlow keeps each that it trained",
         size, source, read_code(recording).text(source),
         "make one model and reset its weights (`set_weights`), or train each in a process of its own",
         round(size / most.number), "", size,
     )  # fmt: skip
-
-
-def _called_in_loop(recording: Recording, made: Source | None) -> Source | None:
-    """Where a loop makes it: the line itself, or the call in a loop of the function that the line is in."""
-    code = read_code(recording)
-    file = code.file(made.file) if made else None
-    if made is None or file is None or file.loops_around(made.line):
-        return made
-    name = getattr(file.function_at(made.line), "name", "")
-    calls = [line for line, _ in code.calls(name) if code.in_loop(line)] if name else []
-    return likeliest(code, calls) or made
 
 
 def slots_made_again(recording: Recording) -> Iterator[Finding]:
@@ -144,8 +135,7 @@ def iterators_kept(recording: Recording) -> Iterator[Finding]:
     sizes: dict[int, int] = {}
     for stage in fullest_stages(recording):
         sizes[stage.pipeline] = sizes.get(stage.pipeline, 0) + stage.buffered_bytes
-    times = sorted({stage.time for stage in recording.stages})
-    alive = {stage.pipeline for stage in recording.stages if times and stage.time == times[-1]}
+    alive = alive_pipelines(recording)
     size = max(sum(sizes[pipeline] for pipeline in alive), rise(recording, "device_bytes") if len(alive) >= MANY else 0)
     if len(alive) < MANY or not is_worth(recording, size, NOTABLE):
         return
@@ -187,9 +177,10 @@ def made_in_loop(recording: Recording) -> Iterator[Finding]:
         return
     made = max(found, key=lambda m: _suspicion(code.text(m.source), m))
     id_, plural, fix = REMEDY[made.kind]
+    source = called_in_loop(recording, made.source)
     yield Finding(
         id_, PROBLEM, f"{made.number} {plural} were made on one line, and the process grew with each",
-        size, made.source, code.text(made.source), fix, round(size / max(1, made.number)), "", size,
+        size, source, code.text(source), fix, round(size / max(1, made.number)), "", size,
     )  # fmt: skip
 
 

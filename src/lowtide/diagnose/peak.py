@@ -55,7 +55,7 @@ def _by_samples(recording: Recording) -> Iterator[Finding]:
     top = max((s.device_peak_bytes or 0 for s in samples), default=0)
     usual = sorted(s.device_bytes or 0 for s in samples)
     high = [s.source for s in samples if (s.device_peak_bytes or 0) > NEAR * top and s.source is not None]
-    size = top - usual[len(usual) // 4] if usual else 0
+    size = top - usual[0] if usual else 0
     if high and is_worth(recording, size, NOTABLE):
         source = Counter(high).most_common(1)[0][0]
         yield Finding(

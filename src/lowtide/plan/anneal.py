@@ -98,7 +98,7 @@ class Annealer:
     def cool(self, spent: Callable[[], float]) -> None:
         begin = spent()
         while (now := spent()) < 1:
-            self.block(self.unit * HOT * (COLD / HOT) ** ((now - begin) / (1 - begin)))
+            self.block(self.unit * self.hot * (COLD / self.hot) ** ((now - begin) / (1 - begin)))
 
     def block(self, temperature: float) -> None:
         tape = self.tape

@@ -7,7 +7,6 @@ coarse game of it, and the problem itself only if that finds nothing; bounds are
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from time import monotonic
 
@@ -26,6 +25,7 @@ from lowtide.plan.problem import Point, Problem, Progress, Report, Smallest, Sol
 from lowtide.plan.profile import row_profile
 from lowtide.plan.regress import Regress, playable
 from lowtide.plan.search import CUT_LARGEST, Goal, Search
+from lowtide.plan.windows import fits
 from lowtide.units import format_size
 
 COARSE_FROM = 400  # groups: shorter games are played as they are
@@ -33,6 +33,11 @@ SHORTER = 0.7  # times the groups: a coarse game that is not is no help
 FIRST_GAME = 0.7  # of the time for the coarse game, if it does not find a plan
 GLANCE = 0.08  # of the time for a first search backwards, where the game is small and plain
 ROUNDS_BEFORE_PROOF = 2
+LONG_WALK = 1.5  # temperature that the walk beside a proof begins with
+PROOF_SHARE, TRY_SHARE = 0.85, 0.5  # of the time left, for a proof that is likely, and one that is not
+NEAR = 1.02  # times the bound: a proof is likely
+WINDOWS_LARGEST = 2_000  # groups
+WINDOWS_SHARE = 0.6  # of the time left, for a child that plans windows anew
 POINTS = 24  # of a curve, at most
 
 
@@ -71,7 +76,9 @@ class Planner:
             self._search(goal, report)
         known = self.within(budget)
         if known is None:
-            proven = self.bounds.get(budget) == float("inf") or impossible(self.game, budget)
+            proven = self._is_impossible(budget) or impossible(self.game, budget)
+            if proven:
+                self.smallest(goal.deadline - monotonic(), report, settle)
             raise self._infeasible(budget, proven)
         checked = check(self.problem, known.schedule, budget)
         bound = max(bound for at, bound in [(budget, self.base.cost), *self.bounds.items()] if at >= budget)
@@ -129,7 +136,10 @@ class Planner:
         return min([*costs, float("inf") if known is None else known.cost])
 
     def _search(self, goal: Goal, report: Report) -> None:
-        """Rows towards the budget, a bound on the cost within it, and rounds until they meet or the goal says so."""
+        """Rows towards the budget, a bound on the cost within it, and rounds until they meet or the goal says so.
+
+        A goal for which every cost is enough is one for few bytes: no bounds then.
+        """
         watch = _Watch(self, goal.budget, report)
         end = goal.deadline
         for search in self.searches:
@@ -140,7 +150,10 @@ class Planner:
             if goal.enough < float("inf") and goal.budget not in self.bounds:
                 self._bound(goal.budget)
             if search.game is self.game and not goal.settle and goal.enough < float("inf"):
+                watch.say("backwards")
                 self._glance(search, goal)
+            if self._is_impossible(goal.budget) and goal.enough < float("inf"):
+                return
             goal = replace(goal, enough=max(goal.enough, self.bounds.get(goal.budget, 0.0)))
             say = lambda: watch.say("anneal")  # noqa: E731
             if search.game is self.game and not goal.settle:
@@ -170,33 +183,42 @@ class Planner:
     def _proven(self, budget: int, bound: float) -> None:
         self.bounds[budget] = max(bound, self.bounds.get(budget, 0.0))
 
+    def _is_impossible(self, budget: int) -> bool:
+        return self.bounds.get(budget) == float("inf")
+
     def _prove(self, search: Search, goal: Goal, watch: _Watch) -> Goal:
-        """Walk on from the best row while a child proves a bound; stop when they meet."""
+        """Walk on from the best row while a child proves a bound, or plans windows of it anew; stop when they meet."""
         known = search.rows.within(goal.budget)
         cost = float("inf") if known is None else known.cost
         if cost <= goal.enough or goal.enough == float("inf"):
             return goal
-        job = search.job((known or search.rows.smallest()).schedule, goal, 1 << 60)
-        child = self._prover(job, cost)
-        if child is None:
+        job = search.job((known or search.rows.smallest()).schedule, goal, 1 << 60, LONG_WALK)
+        task = self._task(job, cost)
+        child = None if task is None else worker.start(task)
+        if task is None or child is None:
             return goal
         watch.say("prove")
         walk = worker.walker(job)
-        walk.run(job.moves, goal.deadline, stop=lambda: child.poll() is not None)
+        walk.run(job.moves, task.until, stop=lambda: child.poll() is not None)
         search.take(walk.found)
         answer = worker.collect(child)
         search.take(answer.found)
         self._proven(goal.budget, answer.bound)
         return replace(goal, enough=max(goal.enough, answer.bound))
 
-    def _prover(self, job: worker.Job, known_cost: float) -> subprocess.Popen[bytes] | None:
-        """A child that proves a bound, if its model is small and likely to say something."""
-        game, known = self.game, known_cost < float("inf")
-        small = known and (game.end <= worker.EXACT_LARGEST or worker.worth_stages(game, job.budget, known_cost))
-        left = job.until - monotonic()
-        if not game.exact or not (small or playable(game)) or left < 4 * worker.START or self.processes < 2:
+    def _task(self, job: worker.Job, known_cost: float) -> worker.Job | None:
+        """What a child is to do: prove a bound, if there is hope; else plan windows of the row anew."""
+        game, known, left = self.game, known_cost < float("inf"), job.until - monotonic()
+        if left < 4 * worker.START or self.processes < 2:
             return None
-        return worker.start(replace(job, until=job.until - 0.15 * left, known_cost=known_cost))
+        likely = game.exact and known and worker.provable(game, job.budget, known_cost)
+        if game.exact and (likely or playable(game)):
+            near = likely or known_cost < NEAR * self.bounds.get(job.budget, 0.0)
+            share = PROOF_SHARE if near else TRY_SHARE
+            return replace(job, until=job.until - (1 - share) * left, known_cost=known_cost)
+        if known and fits(game) and game.end <= WINDOWS_LARGEST:
+            return replace(job, until=job.until - (1 - WINDOWS_SHARE) * left, windows=True)
+        return None
 
     def _believe(self, game: Game, row: Point) -> None:
         """A plan is what the checker says of it when it has replayed what the row expands to."""

@@ -31,7 +31,7 @@ HOTS = (0.5, 2.0)  # temperatures of the two walks
 ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
 CUT_LARGEST = 12_000  # nodes or groups: the work grows with their square
 VARIANT_MOVES = 300
-CHAIN_TRIES = 4
+CHAIN_TRIES, CHAIN_SHARE = 4, 0.3  # budgets tried; of the time
 FIT_LEAST = 0.5  # seconds for the first rows even when the time is up: no plan at all is worse
 FIT_SHARE = 0.6  # of the time, at most, for the first rows
 
@@ -89,10 +89,11 @@ class Search:
         if self.game.end > ANNEAL_LARGEST:
             self.squeeze(goal)
         elif self.rows.within(goal.budget) is None:
-            self.chain(goal, until)
+            self.chain(goal)
 
-    def chain(self, goal: Goal, until: float) -> None:
+    def chain(self, goal: Goal) -> None:
         """Where eviction does not come down to the budget: as a chain of blocks, if it is one, as far as that goes."""
+        until = monotonic() + CHAIN_SHARE * (goal.deadline - monotonic())
         low, high = goal.budget, self.rows.smallest().peak
         budget = low
         for _ in range(CHAIN_TRIES):

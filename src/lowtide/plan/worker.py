@@ -15,6 +15,7 @@ from random import Random
 from time import monotonic
 from typing import cast
 
+from lowtide.plan import windows
 from lowtide.plan.anneal import HOT, Annealer, Found
 from lowtide.plan.exact import prove
 from lowtide.plan.game import Game
@@ -46,6 +47,7 @@ class Job:
     moves: int  # of the walk; `until` only ends it early
     hot: float = HOT
     known_cost: float | None = None
+    windows: bool = False  # plan windows of the row anew instead of walking
 
     @property
     def in_budget(self) -> bool:
@@ -60,6 +62,8 @@ class Answer:
 
 def answer(job: Job) -> Answer:
     """Do a job here and now."""
+    if job.windows:
+        return Answer(windows.improve(job.game, job.order, job.budget, job.until, job.seed))
     return Answer(search(job)) if job.known_cost is None else _proof(job, job.known_cost)
 
 
@@ -84,6 +88,11 @@ def _proof(job: Job, known_cost: float) -> Answer:
     proof = prove(game, job.budget, job.order, left, workers=1)
     found += [] if proof.order is None else [found_row(game, proof.order)]
     return Answer(found, bound if proof.copies_cut else max(bound, proof.bound))
+
+
+def provable(game: Game, budget: int, known_cost: float) -> bool:
+    """Whether a model is small, and likely to say something."""
+    return game.end <= EXACT_LARGEST or worth_stages(game, budget, known_cost)
 
 
 def worth_stages(game: Game, budget: int, known_cost: float) -> bool:

@@ -51,8 +51,8 @@ def peak_table(items: Iterable[Item], note: str = "") -> Table:
     """Every buffer alive at the peak, the largest first."""
     ranked = sorted(items, key=lambda item: -item.size)
     columns = [
-        Column("bytes", "bytes"), Column("category", "tag"), Column("layer"), Column("op", "wide"), Column("type"),
-        Column("line", "name"),
+        Column("bytes", "bytes"), Column("category", "tag"), Column("layer", "label"), Column("op", "wide"),
+        Column("type"), Column("line", "name"),
     ]  # fmt: skip
     with_shape, with_code = any(item.shape for item in ranked), any(item.code for item in ranked)
     columns += [Column("shape", "name")] * with_shape + [Column("code", "code")] * with_code

@@ -108,8 +108,8 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`holds` is "text", "bytes" or "number"; "tag" is kept on one line, "name" is monospace, "wide" a long name,
-    "code" one line of it that may be cut."""
+    """`holds` is "text", "bytes" or "number"; "tag" is kept on one line, "label" has room for a layer, "name" is
+    monospace, "wide" a long name, "code" one line of it that may be cut."""
 
     name: str
     holds: str = "text"

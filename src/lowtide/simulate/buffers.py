@@ -65,7 +65,8 @@ class Compiled:
             if op.kind in SCRATCH_FIRST and index not in self.folded
         }
         for index in self.folded:
-            self.rules[index], self.scratch[index] = FOLDED, 0
+            self.rules[index] = FOLDED
+            self.scratch[index] = sum(self.bytes[value] for value in program.ops[index].outputs)
         self.functions = []
         for function in program.functions:
             registry.append(function)
@@ -81,7 +82,8 @@ def _folded(program: Program, sizes: Sequence[int]) -> set[int]:
     """Ops that TensorFlow computes once, before the first step, since they depend on constants alone.
 
     Grappler has folded the small ones already; what is left are large ones, such as a constant gradient spread over a
-    weight. Their results are constants from then on.
+    weight. Their results are constants from then on. In a fixed order the op itself stays, for the control edges that
+    hang on it, and computes once a step what nobody reads; in a plain run it is gone.
     """
     known: set[int] = set()
     folded = set()
@@ -90,7 +92,8 @@ def _folded(program: Program, sizes: Sequence[int]) -> set[int]:
             known.update(op.outputs)
         elif op.inputs and not op.bodies and known.issuperset(op.inputs):
             rule = rule_of(op.kind)
-            if rule is not None and rule.recomputable and all(sizes[v] <= _LARGEST_FOLDED for v in op.outputs):
+            small = all(sizes[v] <= _LARGEST_FOLDED and program.values[v].dtype != "variant" for v in op.outputs)
+            if rule is not None and rule.recomputable and small:
                 known.update(op.outputs)
                 folded.add(index)
     return folded

@@ -236,7 +236,7 @@ class _Machine(TensorLists):
             if event >= 0:
                 taken = [self._take_scratch(size, (code.path, event)) for size in code.scratch_first.get(event, ())]
                 acts[rules[event].act](code, event, ops[event], where)
-                if scratch[event]:
+                if scratch[event] and event not in code.folded:
                     taken.append(self._take_scratch(scratch[event], (code.path, event)))
                 if taken:
                     in_use[event] = taken

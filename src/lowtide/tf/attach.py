@@ -22,6 +22,7 @@ from lowtide.tf.labels import LayerNames
 from lowtide.tf.nodes import KnownGraphs
 from lowtide.tf.pipelines import Pipelines
 from lowtide.tf.places import Births, calling_line
+from lowtide.tf.refusals import refusal_of
 from lowtide.tf.scopes import NOTING
 from lowtide.tf.steps import Steps
 from lowtide.tf.switches import switches
@@ -35,7 +36,7 @@ from lowtide.tf.windows import Windows
 _BORN = (compat.FUNCTION_CLASS, compat_watch.NEW_VARIABLE_CLASS, compat.OPTIMIZER_CLASS, keras.Model)
 GROWN, CENSUS_SHARE = 1.04, 0.03
 """A census is repeated when RSS is this many times what it was at the last, and takes this part of the time at most."""
-GROWN_MUCH, CENSUS_PAUSE = 1.12, 4
+GROWN_MUCH, CENSUS_PAUSE = 1.12, 1
 """After so much growth it need not wait that long, only some times what it took: there cannot be many of these."""
 
 
@@ -87,6 +88,7 @@ class Attachment:
             NOTING,
             (keras.Layer, "__init__", lambda original: layer_init(self.sources, original)),
             (keras.callbacks.CallbackList, "on_train_end", self._before_callbacks_go),
+            (tf.errors.ResourceExhaustedError, "__init__", self._refused),
             *((kind, "__init__", self._born) for kind in _BORN),
         )
 
@@ -163,12 +165,28 @@ class Attachment:
 
         return end
 
-    def census_if_grown(self, enough: float = GROWN_MUCH) -> None:
+    def _refused(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """An allocation failed, whether the script catches it or not: what was asked for, and who is alive now."""
+
+        @functools.wraps(original)
+        def init(error: Any, *arguments: Any, **options: Any) -> None:
+            original(error, *arguments, **options)
+            found = refusal_of(str(error), calling_line()) if self._watch.alive else None
+            if found is not None:
+                first = self._watch.refusal is None
+                self._watch.refusal = found
+                self._watch.keep(found.source)
+                if first:
+                    self._watch.attempt("a census", self.census)
+
+        return init
+
+    def census_if_grown(self, enough: float = GROWN_MUCH, rss: int | None = None) -> None:
         """Another census when the process has grown since the last, and its cost has been earned again."""
         last = self._counted
         if last is None:
             return
-        now, grown = self._watch.now, self._watch.rss() / last.rss
+        now, grown = self._watch.now, (rss or self._watch.rss()) / last.rss
         if (now > last.again_at and grown > GROWN) or (now > last.soonest_at and grown > enough):
             self._watch.attempt("a census", self.census)
 

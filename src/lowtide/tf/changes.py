@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -70,16 +71,25 @@ class Pieces(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
 
 
 def _streamed_fit(original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
     @functools.wraps(original)
-    def fit(model: Any, x: Any = None, *arguments: Any, **options: Any) -> Any:
-        y = options.get("y", arguments[0] if arguments and original.__name__ == "fit" else None)
-        if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray | None) or options.get("validation_split"):
-            return original(model, x, *arguments, **options)
-        batch = options.pop("batch_size", None) or 32
-        options.pop("y", None)
-        return original(model, Pieces(x, y, int(batch)), **options)
+    def fit(*arguments: Any, **options: Any) -> Any:
+        given = signature.bind(*arguments, **options).arguments
+        x, y = given.get("x"), given.get("y")
+        others = [given.get(name) for name in ("sample_weight", "class_weight", "validation_split")]
+        if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray | None) or any(o is not None for o in others):
+            return original(*arguments, **options)
+        given.pop("y", None)
+        given["x"] = Pieces(x, y, int(given.pop("batch_size", None) or 32))
+        return original(**_spread(given))
 
     return fit
+
+
+def _spread(given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by name, those that came as `**options` among them."""
+    return {**{name: value for name, value in given.items() if name != "kwargs"}, **given.get("kwargs", {})}
 
 
 def _watch() -> list[tuple[Any, str, Any]]:
@@ -122,11 +132,19 @@ def _batch() -> list[tuple[Any, str, Any]]:
     """Half the batch, where `fit` cuts it."""
 
     def halved(original: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(original)
+
         @functools.wraps(original)
-        def fit(model: Any, x: Any = None, y: Any = None, batch_size: int | None = None, **options: Any) -> Any:
+        def fit(*arguments: Any, **options: Any) -> Any:
+            given = signature.bind(*arguments, **options).arguments
+            x = given.get("x")
             if isinstance(x, tf.data.Dataset):
-                return original(model, x.unbatch().batch(_rows(x) // 2 or 1), y, **options)
-            return original(model, x, y, max(1, (batch_size or 32) // 2), **options)
+                given["x"] = x.unbatch().batch(_rows(x) // 2 or 1)
+            else:
+                given["batch_size"] = max(1, (given.get("batch_size") or 32) // 2)
+            if given.get("steps_per_epoch"):
+                given["steps_per_epoch"] *= 2
+            return original(**_spread(given))
 
         return fit
 

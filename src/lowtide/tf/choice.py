@@ -61,6 +61,10 @@ class Choice:
             return LARGER
         return self._reason(kind, key, count) if one_call else ""
 
+    def wants(self, key: object) -> bool:
+        """Whether the next call of this is to be recorded in full."""
+        return key in self._wanted
+
     def traced(self) -> str:
         """The same in the middle of a call that turned out to need a new trace, and has not run yet."""
         self._traced += 1

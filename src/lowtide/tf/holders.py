@@ -195,7 +195,8 @@ def _described(root: Root, name: str, path: list[Any]) -> Chain:
     above = [*path[2:], None][: len(path) - 1]
     containers = [
         held for held, upper in zip(path[1:], above, strict=True)
-        if isinstance(held, list | dict | set | tuple | deque) and getattr(upper, "__dict__", None) is not held
+        if isinstance(held, list | dict | set | tuple | deque)
+        and not isinstance(upper, type) and getattr(upper, "__dict__", None) is not held
     ]  # fmt: skip
     largest: Any = max(containers, key=len, default=())
     kind = f"{type(largest).__name__} of {len(largest)}, " if largest else ""

@@ -57,12 +57,12 @@ class LayerNames:
         return plain if plain in self._names else None
 
 
-_CALLS = re.compile(r"^(?:(?:Func/)?(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
+_CALLS = re.compile(r"^(ConstantFolding/)?(?:(?:Func/)?(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
 
 def without_calls(op_name: str) -> str:
     """The name as it was traced: TensorFlow puts a function into its caller with the call's name in front."""
-    return _CALLS.sub("", op_name) or op_name
+    return _CALLS.sub(r"\1", op_name) or op_name
 
 
 def forward_name(op_name: str) -> str:

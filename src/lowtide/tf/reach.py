@@ -8,7 +8,9 @@ finds the shortest way. What it does not reach, a library or C++ holds: `lowtide
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
+import threading
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -44,24 +46,45 @@ class Step(NamedTuple):
 def roots() -> list[Root]:
     """The user's running functions and modules first; then a library's running functions."""
     found, theirs = [], []
-    for frame in sys._current_frames().values():
-        at: types.FrameType | None = frame
-        seen_users = False
-        stack = []
-        while at is not None:
-            users = is_users_file(at.f_code.co_filename)
-            if users and at.f_code.co_name != "<module>":
-                found.append(Root(0, f"local of {at.f_code.co_name}", dict(at.f_locals), at.f_code.co_filename))
-            elif not users and "lowtide" not in at.f_code.co_filename:
-                stack.append(Root(1, f"local of {at.f_code.co_name}", dict(at.f_locals), ""))
-            seen_users = seen_users or users
-            at = at.f_back
-        theirs += stack if seen_users else []
+    for stack in _stacks():
+        users = [frame for frame in stack if is_users_file(frame.f_code.co_filename)]
+        for frame in stack if users else ():
+            code = frame.f_code
+            if frame in users and code.co_name != "<module>":
+                found.append(Root(0, f"local of {code.co_name}", _locals(frame), code.co_filename))
+            elif frame not in users and "lowtide" not in code.co_filename:
+                theirs.append(Root(1, f"local of {code.co_name}", _locals(frame), ""))
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
         if file and not name.startswith("lowtide") and is_users_file(str(Path(file).absolute())):
             found.append(Root(0, f"global of {Path(file).name}", _names(module), str(Path(file).absolute())))
     return found + theirs
+
+
+def _stacks() -> list[list[types.FrameType]]:
+    """The frames of each thread, the innermost first; of this thread without those that look.
+
+    A frame that refers to itself would keep all that its callers know until the next collection of garbage.
+    """
+    tops = sys._current_frames()
+    tops[threading.get_ident()] = sys._getframe(2)
+    return [_upwards(top) for top in tops.values()]
+
+
+def _upwards(frame: types.FrameType | None) -> list[types.FrameType]:
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def _locals(frame: types.FrameType) -> dict[str, Any]:
+    """A copy of a function's locals. Python up to 3.12 leaves one of its own in the frame, which would keep them."""
+    found = dict(frame.f_locals)
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(frame.f_locals, dict):
+        frame.f_locals.clear()
+    return found
 
 
 def library_roots() -> list[Root]:
@@ -137,9 +160,10 @@ def is_users_class(cls: type) -> bool:
 def _parts(holder: Any) -> Iterator[Any]:
     """What a thing refers to, as far as it keeps it alive by itself: not a function's globals, not a frame's caller."""
     if isinstance(holder, types.FunctionType):
-        yield from (holder.__closure__, holder.__defaults__, holder.__kwdefaults__, holder.__dict__)
+        yield from holder.__closure__ or ()
+        yield from (holder.__defaults__, holder.__kwdefaults__, holder.__dict__)
     elif isinstance(holder, types.FrameType):
-        yield from holder.f_locals.values()
+        yield from _locals(holder).values()
     elif isinstance(holder, types.TracebackType):
         yield from (holder.tb_frame, holder.tb_next)
     else:

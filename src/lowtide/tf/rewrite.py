@@ -206,10 +206,10 @@ def as_function(
     traced: list[Any] = []
 
     def call(*arguments: Any) -> list[Any]:
+        while pending:  # before tracing, whose few small tensors then find the gaps they need
+            kept.extend(prepare_allocator(pending.pop()))
         if not traced:  # one graph for every batch
             traced.append(planned.get_concrete_function(*specs))
-        while pending:
-            kept.extend(prepare_allocator(pending.pop()))
         with compat.without_grappler():
             return list(traced[0](*arguments))
 

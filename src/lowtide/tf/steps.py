@@ -29,6 +29,8 @@ ONE_CALL = frozenset({"fit", "function", "session", "evaluate", "predict", "run"
 """Kinds whose step is a call, begin to end."""
 MANY, SHORT = 2000, 0.02
 """After so many steps of a kind, those shorter than this are put together, so that a long run's record stays small."""
+SEVERAL, QUICK, PACE = 100, 0.005, 0.01
+"""After so many steps of `fit` and its like, those quicker than this are counted, and looked at once in this time."""
 
 
 class OnStep(Protocol):
@@ -40,8 +42,21 @@ class OnStep(Protocol):
     def traced(self, key: object) -> None:
         """In the middle of a call a graph was made for it, which runs next."""
 
+    def waits_for(self, key: object) -> bool:
+        """Whether the next call of this has to be told of."""
+
     def ends(self, kind: str, key: object, number: int | None, peak: int | None, rss: int = 0) -> bool:
         """Whether this step was recorded in detail."""
+
+
+class _Group:
+    """Quick steps that have been counted and not been looked at yet."""
+
+    __slots__ = ("count", "key", "kind", "name", "start")
+
+    def __init__(self, kind: str, name: str, key: object, start: float) -> None:
+        self.kind, self.name, self.key, self.start = kind, name, key, start
+        self.count = 0
 
 
 class _Inside(threading.local):
@@ -60,6 +75,8 @@ class Steps:
         self._waiting: dict[str, Step] = {}
         self._ended: dict[str, float] = {}
         self._trains: set[int] = set()
+        self._quick: set[object] = set()
+        self._group: _Group | None = None
         self.called: set[int] = set()
         """Identities of what was called since the last detailed step began, for their graphs."""
         self.on_session_graph: Callable[[Any], None] = lambda graph: None
@@ -130,10 +147,38 @@ class Steps:
                 return function(*arguments, **options)
             model = owner()
             repeats = int(model.steps_per_execution or 1) if model is not None and kind == "fit" else 1
-            name = model.name if model is not None else ""
-            return self._step(kind, name, id(function), repeats, function, arguments, options)
+            name, key = model.name if model is not None else "", id(function)
+            if key in self._quick and not self._on_step.waits_for(key):
+                return self._counted(kind, name, key, repeats, function, arguments, options)
+            return self._step(kind, name, key, repeats, function, arguments, options)
 
         return step
+
+    def _counted(
+        self, kind: str, name: str, key: int, repeats: int, original: Callable[..., Any], arguments: Any, options: Any
+    ) -> Any:  # fmt: skip
+        """A quick step among many: its peak is in the device's count, which is read for several of them together."""
+        if self._group is None or self._group.key != key:
+            self._account()
+            self._group = _Group(kind, name, key, self._watch.now)
+        inside = self._inside
+        inside.depth += 1
+        inside.calling = key
+        try:
+            result = original(*arguments, **options)
+            self._group.count += repeats
+            if self._watch.now - self._group.start > PACE:
+                self._account()
+            return result
+        finally:
+            inside.depth -= 1
+            inside.calling = 0
+
+    def _account(self) -> None:
+        """Look at the steps that were only counted."""
+        group, self._group = self._group, None
+        if group is not None and group.count:
+            self._end(group.kind, group.name, group.key, group.start, group.count)
 
     def _function(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -190,6 +235,7 @@ class Steps:
         self, kind: str, name: str, key: object, repeats: int, original: Callable[..., Any], arguments: Any,
         options: Any,
     ) -> Any:  # fmt: skip
+        self._account()
         start = self._watch.now
         self._on_step.begins(kind, key, _given(arguments) if kind in ("function", "call") else 0)
         inside = self._inside
@@ -222,6 +268,10 @@ class Steps:
             start = max(self._ended.get(kind, start), 0.0)
         self._ended[kind] = now
         self._counts[kind] += repeats
+        if self._counts[kind] > SEVERAL and now - start < QUICK * repeats:
+            self._quick.add(key)
+        else:
+            self._quick.discard(key)
         in_use, peak = (stats.in_use, stats.peak) if stats else (None, None)
         rss = watch.rss()
         detailed = self._on_step.ends(kind, key, watch.steps, peak, rss)  # the number that it will have
@@ -238,6 +288,7 @@ class Steps:
             self._watch.add_step(step)
 
     def finish(self) -> None:
+        self._account()
         for step in self._waiting.values():
             self._watch.add_step(step)
         self._waiting.clear()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lowtide.program import Source
-from lowtide.record import HOST_PARTS, HostSplit, Sample, Step, Writer
+from lowtide.record import HOST_PARTS, HostSplit, Refusal, Sample, Step, Writer
 from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, fitted, heap_reader
 from lowtide.record.types import INSIDE
 from lowtide.tf.places import line_of
@@ -71,6 +71,7 @@ class Watch:
         self.attached: Attached | None = None
         self.paused = 0
         self.steps = 0
+        self.refusal: Refusal | None = None
         self._slow_at, self._flushed = 0.0, 0.0
         self._thread = threading.Thread(target=self._loop, name="lowtide", daemon=True)
 

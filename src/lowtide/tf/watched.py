@@ -51,7 +51,7 @@ def main(request_file: str) -> None:
         error.with_traceback(_without_ours(error.__traceback__))
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
-    watch.writer.outcome(Outcome("done", watch.now, 0))
+    watch.writer.outcome(Outcome("done", watch.now, 0, refusal=watch.refusal))
 
 
 def _attach(watch: Watch) -> None:
@@ -135,10 +135,11 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 def _exited(watch: Watch, error: SystemExit) -> Outcome:
     if error.code is None or error.code == 0:
-        return Outcome("done", watch.now, 0)
+        return Outcome("done", watch.now, 0, refusal=watch.refusal)
     code = error.code if isinstance(error.code, int) else 1
     message = error.code if isinstance(error.code, str) else ""
-    return Outcome("exit", watch.now, code, message=message, source=_line(error.__traceback__))
+    line = _line(error.__traceback__)
+    return Outcome("exit", watch.now, code, message=message, source=line, refusal=watch.refusal)
 
 
 def failed(watch: Watch, error: BaseException) -> Outcome:

@@ -40,6 +40,9 @@ class Windows:
         if self._open is None and (reason := self._choice.traced()):
             self._begin(reason, key)
 
+    def waits_for(self, key: object) -> bool:
+        return self._open is not None or self._choice.wants(key)
+
     def ends(self, kind: str, key: object, number: int | None, peak: int | None, rss: int = 0) -> bool:
         detail = None
         window = self._open
@@ -53,7 +56,7 @@ class Windows:
             self._counted = True
             self._watch.attempt("a census", self._owner.census)
         elif detail is None:
-            self._owner.census_if_grown(rss)
+            self._owner.census_if_grown(rss=rss)
         if self._open is None and kind not in ONE_CALL:
             # Eager steps go from one end to the next: the window for the coming one opens now.
             reason = self._choice.follows(kind, key)

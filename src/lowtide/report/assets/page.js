@@ -30,10 +30,10 @@ document.getElementById("page").replaceChildren(
 // What is on the first screen is drawn at once, the rest one by one while the reader looks at it; all of it for paper.
 function drawNext() { later.shift().draw(); }
 function drawRest() {
-  if (later.length) { drawNext(); setTimeout(drawRest); } else document.documentElement.dataset.ready = "yes";
+  if (later.length) { drawNext(); setTimeout(drawRest); } else document.documentElement.dataset.ready = Math.round(performance.now());
 }
 while (later.length && later[0].made.getBoundingClientRect().top < window.innerHeight) drawNext();
-document.documentElement.dataset.open = "yes";
+document.documentElement.dataset.open = Math.round(performance.now());
 requestAnimationFrame(() => setTimeout(drawRest));
 window.addEventListener("beforeprint", () => { while (later.length) drawNext(); });
 

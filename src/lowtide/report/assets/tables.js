@@ -6,7 +6,7 @@ function cell(column, value) {
   if (column.holds === "bytes") return element("td", { class: "number", title: value === null ? null : `${number(value)} bytes` }, size(value));
   if (column.holds === "number") return element("td", { class: "number" }, number(value));
   const title = column.holds === "code" ? value : null;
-  return element("td", { class: { name: "name", wide: "name wide", code: "name code", tag: "tag" }[column.holds] || null, title }, value === null ? "" : value);
+  return element("td", { class: { name: "name", wide: "name wide", code: "name code", tag: "tag", label: "label" }[column.holds] || null, title }, value === null ? "" : value);
 }
 
 function compared(a, b) {

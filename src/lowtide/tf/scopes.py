@@ -1,0 +1,49 @@
+"""Which layer opened which name scope of a graph, noted as Keras opens them.
+
+A scope's name alone does not tell. Keras opens a layer's scope more than once, TensorFlow numbers every opening after
+the first, and Keras numbers layers: `dense_1` is the second scope of `dense`, or the first of `dense_1`.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from lowtide.tf import compat, compat_watch
+
+_OPENED: weakref.WeakKeyDictionary[Any, dict[str, str]] = weakref.WeakKeyDictionary()
+"""By graph, for as long as it lives: scope to the layer's name."""
+
+
+def opened_in(graph: Any) -> Mapping[str, str]:
+    """The layer of each scope of a graph, as far as it was seen being opened."""
+    return _OPENED.get(graph, {})
+
+
+def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of `__enter__` of Keras's name scopes: the same, noted."""
+
+    @functools.wraps(original)
+    def enter(scope: Any) -> Any:
+        result = original(scope)
+        if not tf.executing_eagerly() and isinstance(scope.caller, keras.Layer):
+            opened = _OPENED.setdefault(tf.compat.v1.get_default_graph(), {})
+            opened[tf.get_current_name_scope()] = scope.caller.name
+        return result
+
+    return enter
+
+
+NOTING = (compat_watch.NAME_SCOPE_CLASS, "__enter__", noting)
+"""What to patch, where a script traces its own functions."""
+
+
+def traced(function: Any, arguments: Any, options: Mapping[str, Any]) -> Any:
+    """`function.get_concrete_function(...)`, its layers noted."""
+    with compat.replaced(*NOTING):
+        return function.get_concrete_function(*arguments, **options)

@@ -1,0 +1,152 @@
+"""From things that are alive to the names that hold them; looking leaves nothing behind."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from lowtide.tf.holders import Chain, Chains
+from lowtide.tf.reach import Reach
+
+
+class Thing:
+    def __init__(self, size: int = 8) -> None:
+        self.data = np.zeros(size)
+
+
+class Trainer:
+    shared: ClassVar[dict[int, Thing]] = {}
+
+    def __init__(self) -> None:
+        self.history: dict[str, list[list[Thing]]] = {"grads": []}
+
+
+TRAINER = Trainer()
+QUEUE: deque[tuple[Thing, int]] = deque()
+HOOKS: list[Callable[[], Thing]] = []
+ERRORS: list[Exception] = []
+RUNNING: list[Iterator[int]] = []
+
+
+@functools.cache
+def cached(key: int) -> Thing:
+    return Thing(key + 1)
+
+
+def chain_of(things: list[Any]) -> Chain:
+    """Of weak references, so that nothing here holds the things; the search itself gets them in a list, as ever."""
+    reach = Reach()
+    lists = [[ref() for ref in things]]
+    return Chains(reach, lists, (lists, *lists), [True]).found[0]
+
+
+def weak(things: list[Thing]) -> list[Any]:
+    return [weakref.ref(thing) for thing in things]
+
+
+def in_a_dict_of_lists() -> list[Any]:
+    TRAINER.history["grads"] = [[Thing(), Thing()] for _ in range(5)]
+    return weak([thing for row in TRAINER.history["grads"] for thing in row])
+
+
+def on_a_class() -> list[Any]:
+    Trainer.shared.update({key: Thing() for key in range(5)})
+    return weak(list(Trainer.shared.values()))
+
+
+def in_tuples_of_a_deque() -> list[Any]:
+    QUEUE.extend((Thing(), 1) for _ in range(5))
+    return weak([thing for thing, _ in QUEUE])
+
+
+def in_closures() -> list[Any]:
+    def hook() -> Callable[[], Thing]:
+        thing = Thing()
+        return lambda: thing
+
+    HOOKS.extend(hook() for _ in range(5))
+    return weak([hook() for hook in HOOKS])
+
+
+def in_a_cache() -> list[Any]:
+    return weak([cached(key) for key in range(5)])
+
+
+def in_tracebacks() -> list[Any]:
+    refs = []
+
+    def fail() -> None:
+        thing = Thing()
+        refs.append(weakref.ref(thing))
+        raise ValueError
+
+    for _ in range(5):
+        try:
+            fail()
+        except ValueError as error:
+            ERRORS.append(error)
+    return refs
+
+
+def in_generators() -> list[Any]:
+    refs = []
+
+    def turns() -> Iterator[int]:
+        thing = Thing()
+        refs.append(weakref.ref(thing))
+        yield 1
+        thing.data += 1
+
+    RUNNING.extend(turns() for _ in range(5))
+    for one in RUNNING:
+        next(one)
+    return refs
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (in_a_dict_of_lists, "TRAINER.history['grads'] (list of 5"),
+        (on_a_class, "Trainer.shared['0'] (dict of 5"),
+        (in_tuples_of_a_deque, "QUEUE (deque of 5"),
+        (in_closures, "HOOKS closure thing (list of 5"),
+        (in_a_cache, "cached['0'] (dict of 5"),
+        (in_tracebacks, "ERRORS (list of 5"),
+        (in_generators, "RUNNING (list of 5"),
+    ],
+)
+def test_a_chain_begins_at_the_name_that_holds_them(make: Callable[[], list[Any]], name: str) -> None:
+    assert chain_of(make()).text.startswith(name)
+
+
+def test_a_local_of_a_running_function_is_a_name() -> None:
+    mine = [Thing() for _ in range(5)]
+    assert chain_of(weak(mine)).text == "mine (list of 5, local of test_a_local_of_a_running_function_is_a_name)"
+
+
+def test_the_latest_of_many_does_not_speak_for_all() -> None:
+    kept = []
+    for _ in range(5):
+        latest = Thing()
+        kept.append(latest)
+    assert chain_of(weak(kept)).text.startswith("kept (list of 5")
+    assert latest is kept[-1]
+
+
+def test_looking_keeps_nothing_alive() -> None:
+    gc.disable()
+    try:
+        thing = Thing()
+        ref = weakref.ref(thing)
+        Reach()
+        del thing
+        assert ref() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,73 @@
+"""Steps as the hooks count them, on Lowtide's own recorder; no model is trained here."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowtide.record import Writer, create_recording, load_recording
+from lowtide.record.types import Machine, Run
+from lowtide.tf.compat_watch import Stats
+from lowtide.tf.steps import SEVERAL, Steps
+from lowtide.tf.watch import Options, Watch
+
+pytestmark = pytest.mark.tensorflow
+
+
+class Device:
+    """Each read tells the highest of the calls since the one before."""
+
+    def __init__(self) -> None:
+        self.highest = 0
+
+    def read(self, reader: str) -> Stats:
+        peak, self.highest = self.highest, 0
+        return Stats(1, peak, None)
+
+
+class Model:
+    """What the hook asks of a model."""
+
+    name, steps_per_execution = "model", 1
+
+
+class Nobody:
+    """Wants no detailed steps."""
+
+    def begins(self, kind: str, key: object, given: int) -> None: ...
+
+    def traced(self, key: object) -> None: ...
+
+    def waits_for(self, key: object) -> bool:
+        return False
+
+    def ends(self, kind: str, key: object, number: int | None, peak: int | None, rss: int = 0) -> bool:
+        return False
+
+
+def test_quick_steps_are_looked_at_together_and_none_is_lost(tmp_path: Path) -> None:
+    file = tmp_path / "run.db"
+    create_recording(file, Run("x", (), "", 0.0, Machine(1, 1, 1, None), {}, "off", {}))
+    device: Any = Device()
+    writer = Writer(file)
+    steps = Steps(Watch(writer, 0.0, Options()), device, Nobody())
+    model = Model()
+
+    def train(bytes_: int) -> int:
+        device.highest = max(device.highest, bytes_)
+        return bytes_
+
+    calls = 5 * SEVERAL
+    run = steps._keras_step("fit", model, train)
+    assert [run(number) for number in range(calls)] == list(range(calls))
+    steps.finish()
+    writer.close()
+    recorded = load_recording(file).steps
+    assert sum(step.repeats for step in recorded) == calls
+    assert max(step.device_peak_bytes or 0 for step in recorded) == calls - 1
+    assert all(before.stop <= after.start for before, after in itertools.pairwise(recorded))
+    assert [step.repeats for step in recorded[:SEVERAL]] == [1] * SEVERAL
+    assert len(recorded) < calls
