@@ -21,15 +21,29 @@ TIGHT = 0.6
 """The part of its peak that a step is planned for when there is no limit to meet."""
 
 
-def simulated_remedies(target: str, arguments: Sequence[str], limit: int | None) -> list[Remedy]:
-    """A smaller batch, recomputation, mixed precision: what each saves; empty when no step can be captured."""
+def simulated_remedies(
+    target: str, arguments: Sequence[str], limit: int | None, rows: int | None = None
+) -> list[Remedy]:
+    """A smaller batch, recomputation, mixed precision: what each saves; empty when no step can be captured.
+
+    `rows` is the batch that memory ran out with, where that is not the first step's.
+    """
     from lowtide.tf.child import capture_target
 
     try:
         program = capture_target(target, arguments).program
     except LowtideError:
         return []
+    if rows is not None and program.scales and rows > program.batch:
+        program = replace(program, batch=rows)
     return remedies_of(program, limit)
+
+
+def _rows(recording: Recording) -> int | None:
+    """The first dimension of what was refused."""
+    refusal = recording.outcome.refusal
+    first = refusal.shape.strip("()[] ").partition(",")[0] if refusal else ""
+    return int(first) if first.isdigit() else None
 
 
 def with_simulated_remedies(
@@ -39,7 +53,7 @@ def with_simulated_remedies(
     if not any(finding.id == OUT_OF_MEMORY for finding in findings):
         return list(findings)
     limit = next((device.limit_bytes for device in recording.run.machine.devices if device.limit_bytes), None)
-    remedies = simulated_remedies(target, arguments, limit) or from_recording(recording)
+    remedies = simulated_remedies(target, arguments, limit, _rows(recording)) or from_recording(recording)
     leaks = [
         Remedy(f"ending {finding.id} at line {finding.source.line}", finding.saving_bytes)
         for finding in findings

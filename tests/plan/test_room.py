@@ -8,7 +8,7 @@ import pytest
 
 from lowtide.errors import Infeasible
 from lowtide.plan import make_plan
-from lowtide.plan.room import in_one_region, is_all_there_is, smallest_region, timeline_within
+from lowtide.plan.room import in_one_region, is_all_there_is, resized, smallest_region, timeline_within
 from lowtide.program import Chunk, Program
 from lowtide.simulate import simulate
 from tests.plan.test_plan import step_of_layers
@@ -30,6 +30,17 @@ def test_one_region_has_what_is_in_use_side_by_side_and_the_rest_free() -> None:
     assert (first.requested, second.requested, free.in_use) == (500, 4, False)
 
 
+def test_an_allocator_of_another_size_has_what_is_in_use_where_it_was() -> None:
+    used, hole, data, free = start = (
+        Chunk(0, 512, 500, True), Chunk(512, 256, 0, False), Chunk(768, 256, 4, True), Chunk(1024, 1024, 0, False),
+    )  # fmt: skip
+    assert resized(start, 4096) == (used, hole, data, free._replace(bytes=3072))
+    assert resized(start, 1280) == (used, hole, data, free._replace(bytes=256))
+    assert resized(start, 1024) == in_one_region(start, 1024), "no free chunk is large enough to be cut"
+    two_regions = (used, hole._replace(address=9216))
+    assert resized(two_regions, 4096) == in_one_region(two_regions, 4096)
+
+
 @pytest.mark.parametrize(("size", "limited"), [(100, True), (99, True), (97, False), (101, False)])
 def test_an_allocator_is_limited_when_the_budget_is_all_it_has(size: int, limited: bool) -> None:
     assert is_all_there_is((Chunk(0, size * MIB, 0, False),), 100 * MIB) is limited
@@ -45,7 +56,7 @@ def test_a_step_goes_through_what_is_large_enough_and_not_through_what_is_not() 
 
 def test_batches_that_a_pipeline_has_ready_take_their_room() -> None:
     program = step_of_layers(8)
-    size = smallest_region(within(program, MIB), 4, 0, MIB, 40 * MIB)
+    size = smallest_region([within(program, MIB)], 4, 0, MIB, 40 * MIB)
     assert timeline_within(within(program, size), 4, 0) is not None
     assert timeline_within(within(program, size), 4, 2 * MIB) is None
     assert timeline_within(within(program, size + 4 * MIB), 4, 2 * MIB) is not None
@@ -54,7 +65,7 @@ def test_batches_that_a_pipeline_has_ready_take_their_room() -> None:
 def test_chunks_may_add_up_to_all_there_is_as_long_as_every_request_finds_one() -> None:
     """The last of seven tensors of 1 MiB in 7.5 gets one and a half: a chunk is not split below twice the request."""
     program = step_of_layers(4)
-    size = smallest_region(within(program, MIB), 4, 0, MIB, 40 * MIB)
+    size = smallest_region([within(program, MIB)], 4, 0, MIB, 40 * MIB)
     timeline = timeline_within(within(program, size), 4, 0)
     assert timeline is not None
     assert timeline.peak <= timeline.chunk_peak <= size

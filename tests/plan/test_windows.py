@@ -24,7 +24,7 @@ def test_a_repeat_that_the_budget_does_not_need_is_gone() -> None:
     game = contract(STEP)
     wasteful = (0, 1, 2, 3, 0, 4)
     budget = check(STEP, STEP.base).peak
-    assert window(game, budget, wasteful, 2, 6, 5.0) == (0, 1, 2, 3, 4)
+    assert window(game, budget, wasteful, 1, 6, 5.0) == (0, 1, 2, 3, 4)
 
 
 def test_a_repeat_that_the_budget_needs_stays() -> None:

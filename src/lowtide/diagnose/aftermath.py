@@ -101,12 +101,16 @@ def _line(recording: Recording) -> Source | None:
 def _filled(recording: Recording) -> str:
     """What the memory was full of: categories of the fullest step, its largest lines; else the parts of RSS."""
     detail = fullest_detail(recording)
-    if detail is not None and recording.outcome.refusal is not None:
+    tells = detail is not None and detail.peak_bytes >= NEARLY * _in_use(recording)
+    if detail is not None and tells and recording.outcome.refusal is not None:
         parts = sorted(by_category(detail).items(), key=lambda item: -item[1])[:3]
         lines = [(line, size) for line, size in by_line(detail).items() if line is not None][:2]
         words = [f"{format_size(size)} of {name}" for name, size in parts if size]
         words += [f"{format_size(size)} from {Path(line.file).name}:{line.line}" for line, size in lines]
         return ", ".join(words)
+    held = _held(recording)
+    if recording.outcome.refusal is not None and held:
+        return held
     if recording.outcome.refusal is not None or _at_the_limit(recording):
         kept = [s.eager_bytes for s in slow_samples(recording) if s.eager_bytes is not None]
         data = min(kept[-1] if kept else 0, _in_use(recording))
@@ -117,6 +121,14 @@ def _filled(recording: Recording) -> str:
         parts = sorted(split.parts.items(), key=lambda item: -item[1])[:3]
         return ", ".join(f"{format_size(size)} of {name}" for name, size in parts if size)
     return ""
+
+
+def _held(recording: Recording) -> str:
+    """The largest things that Python knew of when somebody last looked: a look is taken at the refusal."""
+    last = max((row.time for row in recording.census), default=0.0)
+    rows = sorted((r for r in recording.census if r.time == last and r.bytes), key=lambda row: -row.bytes)[:MOST]
+    names = [f"{format_size(r.bytes)} of {r.kind}s {r.example}" + (f" in {r.holder}" if r.holder else "") for r in rows]
+    return ", ".join(names)
 
 
 def from_recording(recording: Recording) -> list[Remedy]:

@@ -19,6 +19,8 @@ SOON = 1.0
 """Seconds around the highest sample in which the line is looked for."""
 IDLE = 0.25
 SWAPPED = 0.02
+MODEL = 4
+"""So many layers from one line are a model."""
 FULL, NEAR = 0.7, 0.8
 """A detailed step tells of the peak from this part of it on; a sample is at the peak from this part on."""
 
@@ -31,10 +33,14 @@ def by_line(recording: Recording) -> Iterator[Finding]:
         yield from _by_samples(recording)
         return
     sizes: Counter[Source] = Counter()
+    layers: dict[Source, set[str]] = {}
     for a in detail.at_peak:
         source = detail.sites[a.site].source
         if a.start and source is not None and a.category not in ("parameters", "optimizer state"):
             sizes[source] += a.chunk_bytes
+            layers.setdefault(source, set()).add(detail.sites[a.site].layer)
+    for source in [source for source, names in layers.items() if len(names) >= MODEL]:
+        del sizes[source]  # a model's definition: what all its layers have is no line's own
     if not sizes:
         return
     source, size = sizes.most_common(1)[0]

@@ -97,9 +97,10 @@ def _as_known(finding: Finding, recording: Recording) -> Finding:
     return replace(finding, fix=f"{finding.fix}. Known on {versions}: {known.title}")
 
 
-def _importance(finding: Finding) -> tuple[bool, bool, int, str, int]:
+def _importance(finding: Finding) -> tuple[bool, bool, bool, int, str, int]:
     line = finding.source.line if finding.source else 0
-    return finding.id != aftermath.ID, finding.severity != PROBLEM, -finding.bytes, finding.id, line
+    last = finding.id == "activations-rule"  # true of every training: anything else says more
+    return finding.id != aftermath.ID, finding.severity != PROBLEM, last, -finding.bytes, finding.id, line
 
 
 def _joined(found: Iterable[Finding]) -> list[Finding]:

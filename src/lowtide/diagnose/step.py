@@ -16,7 +16,7 @@ from lowtide.record.views import by_category, device_peak, fullest_detail
 from lowtide.units import format_size
 
 NOTABLE = 0.05
-LARGE_PART = 0.25
+LARGE_PART, PART = 0.25, 0.12
 ONE_LINE = 0.5
 """One tensor with this part of all activations is a line's own affair: the peak's line is named instead."""
 TURNS = 8
@@ -225,7 +225,8 @@ def activations(recording: Recording) -> Iterator[Finding]:
         return
     size = by_category(detail)["activations"]
     largest = max((a.chunk_bytes for a in detail.at_peak if a.category == "activations"), default=0)
-    if is_worth(recording, size, LARGE_PART) and largest < ONE_LINE * size:
+    rules = is_worth(recording, size, LARGE_PART) or (size > detail.peak_bytes / 2 and is_worth(recording, size, PART))
+    if rules and largest < ONE_LINE * size:
         yield Finding(
             "activations-rule", ADVICE, f"activations are {size / max(1, detail.peak_bytes):.0%} of the step's peak",
             size, step.source, read_code(recording).text(step.source),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from lowtide.plan.bound import held_bytes, round_up, storages
 from lowtide.plan.game import Game
@@ -90,15 +91,20 @@ def facts_of_problem(problem: Problem) -> Facts:
     )
 
 
-def best_cut(facts: Facts, budget: int, moments: int = MOMENTS) -> Cut:
-    """The best bound over a few moments: those that need most bytes, of what is wanted later and for themselves."""
+def best_cut(facts: Facts, budget: int, until: float = float("inf")) -> Cut:
+    """The best bound over a few moments: those that need most bytes, of what is wanted later and for themselves.
+
+    The clock may end it early; the first moment is always tried.
+    """
     base, links = sum(facts.cost), _Links(facts)
     best = Cut(base)
-    for v in _fullest(facts, links, budget, moments):
+    for v in _fullest(facts, links, budget, MOMENTS):
         extra, drop = _Moment(facts, links, v, budget).solve()
         extra = round_up(extra, facts.cost)
         if base + extra > best.bound:
             best = Cut(base + extra, v, drop)
+        if monotonic() > until:
+            break
     return best
 
 

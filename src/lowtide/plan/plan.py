@@ -7,7 +7,7 @@ the allocator has the budget and no more, until it refuses nothing. Infeasible i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -28,6 +28,7 @@ SETTLE = 0.0005  # of the step's time: a round of search that saves less twice i
 VARIANTS = 4  # plans of the same cost that are tried before more is paid
 TRY_BELOW = (0.01, 0.03)  # of the target: tried before searching again
 TRY_ABOVE = (0.01, 0.03, 0.06, 0.1)  # of the least bytes: where those do not fit in pieces
+OF_THOSE = 3  # that are looked at again to name the smallest budget
 LATE = 1.0  # seconds that trying them may take when the time is up
 LAST_SHARE = 0.3  # of the time: with less left, a plan that fits is good enough
 CLOSE = 0.003  # of the target: no use to search for so little more
@@ -167,16 +168,15 @@ class _Search:
     def tightest(self, deadline: float, report: Report) -> Plan:
         """The plan with the least bytes, or one of nearly as few, whose chunks fit; else Infeasible."""
         smallest = self.planner.smallest(max(1.0, deadline - monotonic()), report, SETTLE)
-        least: Plan | None = None
+        tried = []
         for point in self._tight(smallest):
+            tried.append(point.schedule)
             plan = self.plan(point.schedule, point.cost, 1.0)
             if plan is not None and plan.peak <= self.room:
                 return plan
-            if plan is not None and (least is None or plan.peak < least.peak):
-                least = plan
             if monotonic() > deadline + LATE:
                 break
-        raise self.infeasible(smallest, least.schedule if least is not None else smallest.schedule)
+        raise self.infeasible(smallest, [*tried[:OF_THOSE], self.planner.problem.base])
 
     def _tight(self, smallest: Smallest) -> Iterator[Point]:
         """The plan of the least bytes first, then others that need little more: pieces may fit where bytes do not."""
@@ -208,23 +208,18 @@ class _Search:
             self.account.moves(self.planner.problem, schedule, timeline),
         )  # fmt: skip
 
-    def infeasible(self, tightest: Smallest, schedule: Schedule) -> Infeasible:
-        """The answer when there is no plan: the smallest budget for which there is, the op that sets it, and offers."""
-        planned = with_copies(self.program, self.order, schedule)
-        timeline = simulate(planned, self.size)
-        smallest = self.smallest_budget(planned, timeline)
-        offered = ", ".join(offers(planned, timeline, self.room))
+    def infeasible(self, tightest: Smallest, schedules: Sequence[Schedule]) -> Infeasible:
+        """The answer when there is no plan: a budget for which one of these is one, the op that sets it, and offers."""
+        plans = [with_copies(self.program, self.order, schedule) for schedule in schedules]
+        timelines = [simulate(plan, self.size) for plan in plans]
+        best = min(range(len(plans)), key=lambda i: timelines[i].chunk_peak)
+        smallest = budget_for(self.program, self.size, timelines[best].chunk_peak)
+        if self.limited:
+            smallest = smallest_region(plans, self.size, self.ahead, self.budget, max(smallest, self.budget + 1))
+        offered = ", ".join(offers(plans[best], timelines[best], self.room))
         return Infeasible(
             f"no plan found within {format_size(self.budget)}: the smallest budget reached is "
             f"{format_size(smallest)}, set by {self.planner.problem.label(tightest.node)}; "
             f"what changes the numbers would help: {offered or 'nothing that was found'}",
             smallest,
         )
-
-    def smallest_budget(self, planned: Program, timeline: Timeline) -> int:
-        """A budget that does: for the plan of the least bytes, or for no plan at all if that one lies badly."""
-        smallest = int((timeline.chunk_peak + self.spare) * (1 + SPARE)) + 1
-        if self.limited:
-            smallest = smallest_region(planned, self.size, self.ahead, self.budget, max(smallest, self.budget + 1))
-        unplanned = self.before.chunk_peak
-        return min(smallest, unplanned) if unplanned > self.budget else smallest

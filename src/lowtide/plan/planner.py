@@ -38,6 +38,7 @@ PROOF_SHARE, TRY_SHARE = 0.85, 0.5  # of the time left, for a proof that is like
 NEAR = 1.02  # times the bound: a proof is likely
 WINDOWS_LARGEST = 2_000  # groups
 WINDOWS_SHARE = 0.6  # of the time left, for a child that plans windows anew
+BOUND_SHARE = 0.2  # of the time left, for the first bound
 POINTS = 24  # of a curve, at most
 
 
@@ -148,7 +149,7 @@ class Planner:
             watch.say("evict")
             search.evict(goal)
             if goal.enough < float("inf") and goal.budget not in self.bounds:
-                self._bound(goal.budget)
+                self._bound(goal)
             if search.game is self.game and not goal.settle and goal.enough < float("inf"):
                 watch.say("backwards")
                 self._glance(search, goal)
@@ -165,16 +166,16 @@ class Planner:
                     search.anneal(replace(goal, deadline=end), say)
                 return
 
-    def _bound(self, budget: int) -> None:
+    def _bound(self, goal: Goal) -> None:
         if len(self.problem.nodes) <= CUT_LARGEST:
             self.facts = self.facts or facts_of_problem(self.problem)
-            self.bounds[budget] = best_cut(self.facts, budget).bound
+            self.bounds[goal.budget] = best_cut(self.facts, goal.budget, goal.after(BOUND_SHARE)).bound
 
     def _glance(self, search: Search, goal: Goal) -> None:
         """A short search backwards: often the optimum, else a good place to begin; or the proof that there is none."""
         if not playable(self.game) or not self.game.exact or search.reached(goal):
             return
-        until = monotonic() + GLANCE * (goal.deadline - monotonic())
+        until = goal.after(GLANCE)
         outcome = Regress(self.game, goal.budget).run(until, search.best(goal.budget) - self.base.cost)
         if outcome.row is not None:
             search.take([worker.found_row(self.game, outcome.row)])

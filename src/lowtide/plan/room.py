@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 
 from lowtide.program import Chunk, Program
 from lowtide.simulate import OutOfMemory, Timeline, simulate
@@ -20,6 +20,7 @@ NEARLY_ALL = 0.98  # of a budget: what a limited allocator has in its regions at
 TRIES = 10  # ways to set free space apart
 LARGE_SIZES = 4  # sizes of tensors that matter for that
 SMALLEST_GAP = 1 << 16  # bytes
+GRAIN, COARSE = 1 << 20, 16  # a limit is in whole MiB; of so many, one is little
 
 
 def is_all_there_is(chunks: Sequence[Chunk] | None, budget: int) -> bool:
@@ -37,6 +38,23 @@ def in_one_region(chunks: Sequence[Chunk], size: int) -> tuple[Chunk, ...]:
             address += chunk.bytes
     left = (start + size - address) // QUANTUM * QUANTUM
     return (*placed, Chunk(address, left, 0, False)) if left > 0 else tuple(placed)
+
+
+def resized(chunks: Sequence[Chunk], size: int) -> tuple[Chunk, ...]:
+    """The map had the allocator been given `size` bytes: the largest free chunk is that much larger or smaller.
+
+    What is in use stays where it is, as a model that is built again would be. Where that does not add up, all is moved
+    into one region.
+    """
+    more = (size - sum(chunk.bytes for chunk in chunks)) // QUANTUM * QUANTUM
+    largest = max((chunk for chunk in chunks if not chunk.in_use), key=lambda chunk: chunk.bytes, default=None)
+    joined = all(a.address + a.bytes == b.address for a, b in pairwise(chunks))
+    if largest is None or largest.bytes + more <= 0 or not joined:
+        return in_one_region(chunks, size)
+    moved = (
+        chunk._replace(address=chunk.address + more) if chunk.address > largest.address else chunk for chunk in chunks
+    )
+    return tuple(chunk._replace(bytes=chunk.bytes + more) if chunk is largest else chunk for chunk in moved)
 
 
 def timeline_within(program: Program, batch: int, ahead: int, tries: int = TRIES) -> Timeline | None:
@@ -89,19 +107,24 @@ def _occupied(chunks: Sequence[Chunk], size: int) -> tuple[Chunk, ...] | None:
     return tuple(part for chunk in chunks for part in (split if chunk is largest else (chunk,)))
 
 
-def smallest_region(program: Program, batch: int, ahead: int, low: int, high: int) -> int:
-    """The smallest allocator of one region that the step goes through, above `low`, to two parts in a hundred.
+def smallest_region(programs: Sequence[Program], batch: int, ahead: int, low: int, high: int) -> int:
+    """The smallest allocator like this one that one of these goes through, above `low`, to two parts in a hundred.
 
-    `high` is a guess.
+    `high` is a guess. In whole MiB where that matters little: a limit is given in those, and what goes through some
+    bytes need not go through a few more.
     """
-    chunks = program.chunks or ()
+    chunks = programs[0].chunks or ()
+    tries = -(-TRIES // len(programs))
+    grain = GRAIN if low > COARSE * GRAIN else QUANTUM
 
     def goes(size: int) -> bool:
-        return timeline_within(replace(program, chunks=in_one_region(chunks, size)), batch, ahead) is not None
+        there = resized(chunks, size)
+        return any(timeline_within(replace(p, chunks=there), batch, ahead, tries) is not None for p in programs)
 
+    low, high = low // grain * grain, -(-high // grain) * grain
     while not goes(high):
-        low, high = high, high + high // 8
-    while high - low > high // 50:
-        middle = (low + high) // 2
+        low, high = high, -(-(high + high // 8) // grain) * grain
+    while high - low > max(grain, high // 50):
+        middle = (low + high) // 2 // grain * grain
         low, high = (low, middle) if goes(middle) else (middle, high)
     return high

@@ -29,6 +29,7 @@ THOROUGH = 40  # moves a group in the first round of a search that is to use all
 QUIET, STUCK = 2, 5  # rounds in a row that improve by less than asked end the search; and while there is no plan
 HOTS = (0.5, 2.0)  # temperatures of the two walks
 ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
+CUT_SHARE = 0.2  # of the time left
 CUT_LARGEST = 12_000  # nodes or groups: the work grows with their square
 VARIANT_MOVES = 300
 CHAIN_TRIES, CHAIN_SHARE = 4, 0.3  # budgets tried; of the time
@@ -47,6 +48,11 @@ class Goal:
     deadline: float
     enough: float
     settle: float = 0.0
+
+    def after(self, share: float) -> float:
+        """The moment when this share of the time left will be gone."""
+        now = monotonic()
+        return now + share * (self.deadline - now)
 
 
 class Search:
@@ -83,7 +89,7 @@ class Search:
         if self.game.end > ANNEAL_LARGEST or not goal.settle:
             until = monotonic() + max(FIT_LEAST, (goal.deadline - monotonic()) * FIT_SHARE)
         self.keep(fit(self.game, self.order, goal.budget, until))
-        cut = self.cut(goal.budget)
+        cut = self.cut(goal)
         if cut.drop and monotonic() < until:
             self.keep(fit(self.game, self.order, goal.budget, until, cut))
         if self.game.end > ANNEAL_LARGEST:
@@ -93,7 +99,7 @@ class Search:
 
     def chain(self, goal: Goal) -> None:
         """Where eviction does not come down to the budget: as a chain of blocks, if it is one, as far as that goes."""
-        until = monotonic() + CHAIN_SHARE * (goal.deadline - monotonic())
+        until = goal.after(CHAIN_SHARE)
         low, high = goal.budget, self.rows.smallest().peak
         budget = low
         for _ in range(CHAIN_TRIES):
@@ -107,11 +113,11 @@ class Search:
                 return
             budget = (low + high) // 2
 
-    def cut(self, budget: int) -> Cut:
+    def cut(self, goal: Goal) -> Cut:
         """The best cut; of a very long game, none."""
         if self.game.end > CUT_LARGEST:
             return Cut(sum(self.game.cost))
-        return best_cut(facts_of_game(self.game), budget)
+        return best_cut(facts_of_game(self.game), goal.budget, goal.after(CUT_SHARE))
 
     def squeeze(self, goal: Goal) -> None:
         """Where the budget was not met, find by bisection what can be."""

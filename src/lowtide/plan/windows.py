@@ -2,6 +2,8 @@
 
 Only an execution that is a repeat can be saved, so windows lie about repeats, half of them about the peak besides.
 A window that was proven to have nothing better is followed by longer ones, and one that took too long by shorter ones.
+
+Known to be suboptimal: what was dropped before a window cannot be held into it, nor the other way round at its end.
 """
 
 from __future__ import annotations

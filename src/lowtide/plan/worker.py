@@ -27,7 +27,7 @@ from lowtide.plan.wide import tape_for
 GRACE = 5.0
 EXACT_LARGEST = 30  # groups: what the whole game as one model is still good for in seconds
 STAGES_LARGEST = 30_000  # variables of the model that proves a bound
-REGRESS_SHARE = 0.4  # of the time, where the stages may prove more
+REGRESS_SHARE = 0.55  # of the time, where the stages may prove more
 START = 0.15  # seconds until a child has started: no use for less than a few of these
 
 

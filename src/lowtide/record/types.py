@@ -88,7 +88,7 @@ class Step(NamedTuple):
     rss_bytes: int | None
     detailed: bool = False
     repeats: int = 1
-    """More than 1 where one call ran several steps (`steps_per_execution`)."""
+    """More than 1 where one call ran several steps (`steps_per_execution`), or quick ones were looked at together."""
 
 
 STEP_KINDS = ("fit", "function", "session", "update", "gradient", "evaluate", "predict", "call", "run", "next")

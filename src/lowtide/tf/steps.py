@@ -30,7 +30,7 @@ ONE_CALL = frozenset({"fit", "function", "session", "evaluate", "predict", "run"
 MANY, SHORT = 2000, 0.02
 """After so many steps of a kind, those shorter than this are put together, so that a long run's record stays small."""
 SEVERAL, QUICK, PACE = 100, 0.005, 0.01
-"""After so many steps of `fit` and its like, those quicker than this are counted, and looked at once in this time."""
+"""After so many steps of a kind, calls quicker than this are only counted, and looked at once in this time."""
 
 
 class OnStep(Protocol):
@@ -76,6 +76,7 @@ class Steps:
         self._ended: dict[str, float] = {}
         self._trains: set[int] = set()
         self._quick: set[object] = set()
+        self._most_given: dict[object, int] = {}
         self._group: _Group | None = None
         self.called: set[int] = set()
         """Identities of what was called since the last detailed step began, for their graphs."""
@@ -158,16 +159,17 @@ class Steps:
         self, kind: str, name: str, key: int, repeats: int, original: Callable[..., Any], arguments: Any, options: Any
     ) -> Any:  # fmt: skip
         """A quick step among many: its peak is in the device's count, which is read for several of them together."""
-        if self._group is None or self._group.key != key:
+        group = self._group
+        if group is None or group.key != key:
             self._account()
-            self._group = _Group(kind, name, key, self._watch.now)
+            group = self._group = _Group(kind, name, key, self._watch.now)
         inside = self._inside
         inside.depth += 1
         inside.calling = key
         try:
             result = original(*arguments, **options)
-            self._group.count += repeats
-            if self._watch.now - self._group.start > PACE:
+            group.count += repeats
+            if self._watch.now - group.start > PACE:
                 self._account()
             return result
         finally:
@@ -188,7 +190,9 @@ class Steps:
             key = id(function)
             kind = "function" if key in self._trains else "call"
             name = getattr(function, "__name__", "function")
-            return self._step(kind, name, key, 1, original, (function, *arguments), options)
+            quick = kind == "function" and key in self._quick and not self._on_step.waits_for(key)
+            note = self._counted if quick and _given(arguments) <= self._most_given.get(key, 0) else self._step
+            return note(kind, name, key, 1, original, (function, *arguments), options)
 
         return call
 
@@ -237,7 +241,10 @@ class Steps:
     ) -> Any:  # fmt: skip
         self._account()
         start = self._watch.now
-        self._on_step.begins(kind, key, _given(arguments) if kind in ("function", "call") else 0)
+        given = _given(arguments) if kind in ("function", "call") else 0
+        if given > self._most_given.get(key, 0):
+            self._most_given[key] = given
+        self._on_step.begins(kind, key, given)
         inside = self._inside
         inside.depth += 1
         if isinstance(key, int):
@@ -298,7 +305,8 @@ def _given(arguments: Any) -> int:
     """Bytes of the tensors and arrays that a call is handed."""
     total = 0
     for argument in arguments:
-        if type(argument) is compat_watch.EAGER_TENSOR_CLASS:
+        kind = type(argument)
+        if kind is compat_watch.EAGER_TENSOR_CLASS:
             total += argument.dtype.size * int(argument.shape.num_elements() or 0)
         elif isinstance(argument, np.ndarray):
             total += argument.nbytes

@@ -1,0 +1,105 @@
+"""What counts as growth, and which line of several is meant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowtide.diagnose import diagnose
+from lowtide.diagnose.code import Code
+from lowtide.diagnose.evidence import called_in_loop, goes_on, is_users
+from lowtide.known import known_of
+from lowtide.record import Recording, Step, Tape
+from tests.diagnose.examples import FILE, MIB, at, census, detail, held, recording, site
+
+
+def after_training(growth: int) -> Recording:
+    """Twenty steps of a tf.function that need no more each time, then twenty eager calls that do."""
+    run = recording("for x in data:\n    kept.append(model(x))\n", kind="function")
+    calls = tuple(
+        Step("call", "model", at(2), 30.0 + i, 30.5 + i, (50 + i * growth) * MIB, None, (700 + i * growth) * MIB)
+        for i in range(20)
+    )
+    return replace(run, steps=(*run.steps, *calls))
+
+
+def test_growth_after_the_training_is_growth_too() -> None:
+    assert goes_on(after_training(10), "device_bytes") is True
+    assert goes_on(after_training(0), "device_bytes") is False
+
+
+def test_a_leak_of_eager_code_after_training_is_found() -> None:
+    rows = census(held("tensor", "kept (list of 20, global of train.py)", 20, 200))
+    found = diagnose(replace(after_training(10), census=rows))
+    assert (found[0].id, found[0].source) == ("tensors-kept", at(2))
+
+
+def test_one_tensor_that_a_loop_makes_of_itself_is_named() -> None:
+    code = "out = None\nfor x in data:\n    out = tf.concat([out, f(x)], 0)\n"
+    early = held("tensor", "out (global of train.py)", 1, 10)._replace(time=3.0, step=2, example="float32 (10, 9)")
+    late = held("tensor", "out (global of train.py)", 1, 300)._replace(example="float32 (300, 9)")
+    found = diagnose(recording(code, device=15, census=(early, late)))
+    assert (found[0].id, found[0].source) == ("tensors-kept", at(3))
+    assert "one tensor is added to in every step" in found[0].title
+
+
+def test_what_nobody_keeps_in_the_middle_of_a_step_is_no_leak() -> None:
+    looks = ((1, 3.0), (20, 9.0), (1, 20.0))
+    rows = tuple(held("tensor", "", number, 15 * number)._replace(time=time, step=0) for number, time in looks)
+    assert not diagnose(recording("f()\n", device=1, census=rows))
+
+
+def test_what_a_tape_drops_before_it_goes_back_was_recorded_for_nothing() -> None:
+    code = "with tf.GradientTape() as tape:\n    loss = f(x)\n    score = f(v)\ng = tape.gradient(loss, w)\n"
+    unread = [(site(f"Tanh_{i}", 3), "activations", 60, 5 + i, 40, "") for i in range(3)]
+    read = [(site("Tanh", 2), "activations", 60, 4, 60, ""), (site("TanhGrad", 4), "gradients", 10, 50, 70, "")]
+    tape = Tape(at(1), False, True, 9, 0, 1, 0.1, 0, 9, 0, 2, 2)
+    found = diagnose(recording(code, line=4, details=(detail([*read, *unread]),), tapes=(tape,)))
+    assert (found[0].id, found[0].source, found[0].bytes) == ("tape-records-unused", at(1), 180 * MIB)
+
+
+CODE = """\
+def make():
+    return Dataset.from_generator(g)
+def epoch():
+    ds = make()
+    if FAST:
+        return ds
+    return slow(ds)
+for _ in range(9):
+    epoch()
+class Keep(Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen["loss"].append(float(logs["loss"]))
+        self.seen["out"].append(self.model(x))
+"""
+
+
+def test_a_line_runs_often_when_its_callers_do() -> None:
+    code = Code(recording(CODE))
+    assert code.in_loop(at(2)) and code.in_loop(at(4))
+    assert code.in_loop(at(12))
+    assert called_in_loop(recording(CODE), at(2)) == at(4)
+
+
+def test_what_follows_a_return_that_was_taken_did_not_run() -> None:
+    run = replace(recording(CODE), switches={FILE: {"FAST": True}}, sources={FILE: "FAST = True\n" + CODE})
+    assert not Code(run).ran(at(8))
+    assert Code(replace(run, switches={FILE: {"FAST": False}})).ran(at(8))
+
+
+def test_of_several_lines_the_one_with_the_key_of_the_chain_is_meant() -> None:
+    row = held("tensor", "Keep.seen['out'] (list of 20, object in local of fit)", 20, 200)
+    found = diagnose(recording(CODE, device=10, census=census(row)))
+    assert (found[0].id, found[0].source) == ("tensors-kept", at(13))
+
+
+def test_a_library_module_is_no_name_of_the_users() -> None:
+    assert is_users("kept (list of 3, global of train.py)")
+    assert not is_users("_registry (dict of 3, in tensorflow.python.framework.ops)")
+    assert not is_users("")
+
+
+def test_a_finding_names_the_bug_of_its_version_and_of_no_other() -> None:
+    assert known_of("layers-made-again", {"tensorflow": "2.21.0", "keras": "3.15.1"}) is not None
+    assert known_of("layers-made-again", {"tensorflow": "2.19.0", "keras": "3.15.1"}) is None
+    assert known_of("tensors-kept", {"tensorflow": "2.21.0", "keras": "3.15.1"}) is None
