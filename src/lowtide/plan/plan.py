@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from time import monotonic
 
 from lowtide.errors import Infeasible
@@ -27,7 +28,7 @@ ATTEMPTS = 6
 SETTLE = 0.0005  # of the step's time: a round of search that saves less twice is the last
 VARIANTS = 4  # plans of the same cost that are tried before more is paid
 TRY_BELOW = (0.01, 0.03)  # of the target: tried before searching again
-TRY_ABOVE = (0.01, 0.03, 0.06, 0.1)  # of the least bytes: where those do not fit in pieces
+TRY_ABOVE = (0.1, 0.06, 0.03, 0.01)  # of the least bytes: where those do not fit in pieces
 OF_THOSE = 3  # that are looked at again to name the smallest budget
 LATE = 1.0  # seconds that trying them may take when the time is up
 LAST_SHARE = 0.3  # of the time: with less left, a plan that fits is good enough
@@ -174,24 +175,22 @@ class _Search:
             plan = self.plan(point.schedule, point.cost, 1.0)
             if plan is not None and plan.peak <= self.room:
                 return plan
-            if monotonic() > deadline + LATE:
+            if monotonic() > deadline + LATE and smallest.schedule in tried:
                 break
-        raise self.infeasible(smallest, [*tried[:OF_THOSE], self.planner.problem.base])
+        least = tried.index(smallest.schedule)
+        raise self.infeasible(smallest, [*tried[max(0, least - OF_THOSE + 1) : least + 1], self.planner.problem.base])
 
     def _tight(self, smallest: Smallest) -> Iterator[Point]:
-        """The plan of the least bytes first, then others that need little more: pieces may fit where bytes do not."""
-        seen = {smallest.schedule}
-        yield Point(smallest.peak, smallest.cost, smallest.peak, smallest.schedule)
-        for share in TRY_ABOVE:
-            point = self.planner.within(int(smallest.peak * (1 + share)))
+        """The plans of the least bytes, cheapest first: pieces may fit where bytes do not. Then others of the least."""
+        bytes_allowed = [int(smallest.peak * (1 + share)) for share in TRY_ABOVE]
+        points = [self.planner.within(allowed) for allowed in bytes_allowed]
+        least = Point(smallest.peak, smallest.cost, smallest.peak, smallest.schedule)
+        variants = (self.planner.variant(smallest.peak, seed) for seed in range(1, VARIANTS + 1))
+        seen: set[Schedule] = set()
+        for point in chain(points, [least], variants):
             if point is not None and point.schedule not in seen:
                 seen.add(point.schedule)
                 yield point
-        for seed in range(1, VARIANTS + 1):
-            variant = self.planner.variant(smallest.peak, seed)
-            if variant is not None and variant.schedule not in seen:
-                seen.add(variant.schedule)
-                yield variant
 
     def plan(self, schedule: Schedule, cost: float, gap: float) -> Plan | None:
         """What the schedule comes to; None when an allocator that cannot grow refuses it something."""
