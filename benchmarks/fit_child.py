@@ -23,15 +23,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from benchmarks.predict_child import captured, opened, peaks_of
+from benchmarks.predict_child import as_traced, opened, peaks_of
 from benchmarks.proof import STEPS, Run, Subject, time_ratios
 from benchmarks.zoo import ENTRIES, Workload
 from lowtide.errors import Infeasible
 from lowtide.plan.aside import make_plan_aside
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
-from lowtide.tf.fit import PlannedStep, planned_function, planned_model
-from lowtide.tf.trace import step_function
+from lowtide.tf.fit import PlannedStep, planned_function, planned_model, settled
+from lowtide.tf.trace import flat_tensors, step_function
 
 TINY = 1 << 20
 ROUNDS = 7
@@ -53,7 +53,8 @@ def plain_call(workload: Workload) -> Callable[[], Any]:
 
 def reference(name: str, batch: int, seconds: float) -> dict[str, Any]:
     workload = built(name, batch)
-    subject = Subject(captured(workload), workload.data)
+    step = settled(as_traced(workload), flat_tensors(workload.data), batch)
+    subject = Subject(step, workload.data)
     expected = subject.reference
     plain = plain_call(workload)
     needs = max(peaks_of(plain))

@@ -37,15 +37,18 @@ def main(name: str, batch: int, mode: str) -> None:
 
 
 def captured(workload: Workload) -> Step:
-    """The step, rehearsed where `lowtide predict` would."""
-    if workload.model is not None:
-        step = capture_model(workload.model, workload.data)
-    else:
-        step = capture_function(workload.step, workload.data, {})
+    """The step, rehearsed where `lowtide predict` would: on the model's own variables, which it changes."""
+    step = as_traced(workload)
     if not needs_rehearsal(step.program, choose_branches=True):
         return step
     tensors, batch = flat_tensors(workload.data), batch_of(workload.data) or 1
     return replace(step, program=rehearse(step, tensors, batch, choose_branches=True))
+
+
+def as_traced(workload: Workload) -> Step:
+    if workload.model is not None:
+        return capture_model(workload.model, workload.data)
+    return capture_function(workload.step, workload.data, {})
 
 
 def fixed(workload: Workload, batch: int) -> dict[str, Any]:

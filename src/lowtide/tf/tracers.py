@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lowtide.tf.watch import Watch
 
 TRACERS = ("off", "tracemalloc", "memray", "memray-native")
-FRAMES = 12
+FRAMES = 4
 """How deep tracemalloc remembers: NumPy and Keras stand between an allocation and the user's line."""
 MOST_LINES = 100
 _NUMPY = 389047
