@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit unit-without-tensorflow unit-with-tensorflow clean bench-predict bench-fit bench-planner bench-diagnose bench-run bench-page
+.PHONY: demo test lint unit unit-fit unit-tensorflow unit-others clean bench-predict bench-fit bench-planner bench-diagnose bench-run bench-page
 
 demo: $(READY)
 	$(BIN)/lowtide predict examples/unet.py
@@ -17,15 +17,18 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two processes at once: TensorFlow and OR-Tools do not share one.
+# Two of these at once. Those without TensorFlow are apart: it and OR-Tools do not share a process.
 unit: $(READY)
-	$(MAKE) --jobs=2 --output-sync=target unit-without-tensorflow unit-with-tensorflow
+	$(MAKE) --jobs=2 --output-sync=target unit-fit unit-tensorflow unit-others
 
-unit-without-tensorflow: $(READY)
+unit-fit: $(READY)
+	$(BIN)/pytest tests/tf/test_fi*.py
+
+unit-tensorflow: $(READY)
+	$(BIN)/pytest tests/tf --ignore-glob='*/test_fi*.py'
+
+unit-others: $(READY)
 	$(BIN)/pytest --ignore=tests/tf
-
-unit-with-tensorflow: $(READY)
-	$(BIN)/pytest tests/tf
 
 bench-predict: $(READY)
 	$(BIN)/python -m benchmarks.predict; code=$$?; $(BIN)/python -m benchmarks.quote; exit $$code
