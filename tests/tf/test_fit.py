@@ -64,7 +64,7 @@ print(json.dumps({
 }))
 """
 
-SCRIPT = """
+MODEL = """
 import keras, numpy as np
 keras.utils.set_random_seed(1)
 layers = keras.layers
@@ -72,7 +72,9 @@ blocks = [l for c in (16, 16, 32, 32) for l in (layers.Conv2D(c, 3, padding="sam
                                                 layers.ReLU())]
 model = keras.Sequential([keras.Input((64, 64, 3)), *blocks, layers.GlobalAveragePooling2D(), layers.Dense(5)])
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-x, y = np.random.rand(20, 64, 64, 3).astype("float32"), np.random.randint(0, 5, 20)
+"""
+
+SCRIPT = MODEL + """x, y = np.random.rand(20, 64, 64, 3).astype("float32"), np.random.randint(0, 5, 20)
 history = model.fit(x, y, batch_size=8, epochs=2, validation_data=(x[:4], y[:4]), verbose=0)
 print("losses", len(history.history["loss"]), len(history.history["val_loss"]))
 """
@@ -100,15 +102,7 @@ def test_an_unmodified_script_trains_to_its_end_on_an_allocator_of_that_size(tmp
     assert "smallest budget reached" in refused.stderr.strip().splitlines()[-1]
 
 
-LARGE_DATA = """
-import keras, numpy as np
-keras.utils.set_random_seed(1)
-layers = keras.layers
-blocks = [l for c in (16, 16, 32, 32) for l in (layers.Conv2D(c, 3, padding="same"), layers.BatchNormalization(),
-                                                layers.ReLU())]
-model = keras.Sequential([keras.Input((64, 64, 3)), *blocks, layers.GlobalAveragePooling2D(), layers.Dense(5)])
-model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-x, y = np.random.rand(600, 64, 64, 3), np.random.randint(0, 5, 600)
+LARGE_DATA = MODEL + """x, y = np.random.rand(600, 64, 64, 3), np.random.randint(0, 5, 600)
 options = dict(steps_per_epoch=2, validation_steps=2, validation_data=(x[:500], y[:500]))
 history = model.fit(x, y, batch_size=8, epochs=2, verbose=0, **options)
 print("losses", len(history.history["val_loss"]))

@@ -24,6 +24,8 @@ MODEL = 4
 FULL, NEAR = 0.7, 0.8
 """A detailed step tells of the peak from this part of it on; a sample is at the peak from this part on."""
 
+SMALLER = "make what it computes smaller or shorter-lived: a smaller batch or piece, a lower precision, in place"
+
 
 def by_line(recording: Recording) -> Iterator[Finding]:
     """Of what a step itself allocates, one line has most at the peak."""
@@ -50,7 +52,7 @@ def by_line(recording: Recording) -> Iterator[Finding]:
             "peak-by-line", ADVICE,
             f"this line has {size / max(1, detail.peak_bytes):.0%} of the device's peak, {shape} the largest of it",
             size, source, read_code(recording).text(source),
-            "make what it computes smaller or shorter-lived: a smaller batch or piece, a lower precision, in place",
+            SMALLER,
             None, "", largest,
         )  # fmt: skip
 
@@ -67,7 +69,7 @@ def _by_samples(recording: Recording) -> Iterator[Finding]:
         yield Finding(
             "peak-by-line", ADVICE, f"on this line the device has {format_size(size)} more than at other times",
             size, source, read_code(recording).text(source),
-            "make what it computes smaller or shorter-lived: a smaller batch or piece, a lower precision, in place",
+            SMALLER,
             None, "", None,
         )  # fmt: skip
 
