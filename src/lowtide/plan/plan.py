@@ -29,13 +29,15 @@ SETTLE = 0.0005  # of the step's time: a round of search that saves less twice i
 VARIANTS = 4  # plans of the same cost that are tried before more is paid
 TRY_BELOW = (0.01, 0.03)  # of the target: tried before searching again
 TRY_ABOVE = (0.1, 0.06, 0.03, 0.01)  # of the least bytes: where those do not fit in pieces
-OF_THOSE = 3  # that are looked at again to name the smallest budget
+BY_LUCK = 0.25  # of those: pieces that fall so well that another search may not find the like
+OF_THOSE = 3  # of the others, looked at again to name the smallest budget
 LATE = 1.0  # seconds that trying them may take when the time is up
 LAST_SHARE = 0.3  # of the time: with less left, a plan that fits is good enough
 CLOSE = 0.003  # of the target: no use to search for so little more
 FIRST_STEP_DOWN = 0.005  # of the target, when a plan fits in bytes and not in the allocator's pieces; then doubled
 SPARE = 0.004  # of the budget, for what the simulator does not know
-SPARE_BYTES = 1 << 15  # the same where the budget is tiny
+SPARE_BYTES = 1 << 15  # and so many bytes
+SMALL, SPARE_OF_SMALL = 16 << 20, 0.06  # a budget of few bytes: how an allocator cuts its pieces is percents there
 BATCHES_AHEAD = 2  # batches that an input pipeline may have ready on the device besides the one that trains
 
 
@@ -102,7 +104,11 @@ def make_plan(
 
 def spare_in(program: Program, batch: int, budget: int) -> int:
     """Bytes of a budget that a plan leaves alone."""
-    return int(budget * SPARE) + SPARE_BYTES + bytes_ahead(program, batch)
+    return int(budget * _spare_share(budget)) + SPARE_BYTES + bytes_ahead(program, batch)
+
+
+def _spare_share(budget: int) -> float:
+    return SPARE_OF_SMALL if budget < SMALL else SPARE
 
 
 def bytes_ahead(program: Program, batch: int) -> int:
@@ -111,7 +117,8 @@ def bytes_ahead(program: Program, batch: int) -> int:
 
 def budget_for(program: Program, batch: int, peak: int) -> int:
     """The smallest budget that a plan with this peak is within."""
-    return int((peak + SPARE_BYTES + bytes_ahead(program, batch)) / (1 - SPARE)) + 1
+    needed = peak + SPARE_BYTES + bytes_ahead(program, batch)
+    return int(needed / (1 - _spare_share(needed))) + 1
 
 
 class _Search:
@@ -169,25 +176,27 @@ class _Search:
     def tightest(self, deadline: float, report: Report) -> Plan:
         """The plan with the least bytes, or one of nearly as few, whose chunks fit; else Infeasible."""
         smallest = self.planner.smallest(max(1.0, deadline - monotonic()), report, SETTLE)
+        late = max(deadline, monotonic()) + LATE
         tried = []
         for point in self._tight(smallest):
             tried.append(point.schedule)
             plan = self.plan(point.schedule, point.cost, 1.0)
             if plan is not None and plan.peak <= self.room:
                 return plan
-            if monotonic() > deadline + LATE and smallest.schedule in tried:
+            if monotonic() > late and smallest.schedule in tried:
                 break
-        least = tried.index(smallest.schedule)
-        raise self.infeasible(smallest, [*tried[max(0, least - OF_THOSE + 1) : least + 1], self.planner.problem.base])
+        raise self.infeasible(smallest, [*tried, self.planner.problem.base])
 
     def _tight(self, smallest: Smallest) -> Iterator[Point]:
-        """The plans of the least bytes, cheapest first: pieces may fit where bytes do not. Then others of the least."""
-        bytes_allowed = [int(smallest.peak * (1 + share)) for share in TRY_ABOVE]
-        points = [self.planner.within(allowed) for allowed in bytes_allowed]
+        """The plans of the least bytes, cheapest first: pieces may fit where bytes do not. Then others like them."""
+        bytes_allowed = [*(int(smallest.peak * (1 + share)) for share in TRY_ABOVE), smallest.peak]
+        points = [self.planner.within(allowed) for allowed in bytes_allowed[:-1]]
         least = Point(smallest.peak, smallest.cost, smallest.peak, smallest.schedule)
-        variants = (self.planner.variant(smallest.peak, seed) for seed in range(1, VARIANTS + 1))
+        others = (
+            self.planner.variant(allowed, seed) for seed in range(1, VARIANTS + 1) for allowed in reversed(bytes_allowed)
+        )
         seen: set[Schedule] = set()
-        for point in chain(points, [least], variants):
+        for point in chain(points, [least], others):
             if point is not None and point.schedule not in seen:
                 seen.add(point.schedule)
                 yield point
@@ -211,10 +220,12 @@ class _Search:
         """The answer when there is no plan: a budget for which one of these is one, the op that sets it, and offers."""
         plans = [with_copies(self.program, self.order, schedule) for schedule in schedules]
         timelines = [simulate(plan, self.size) for plan in plans]
-        best = min(range(len(plans)), key=lambda i: timelines[i].chunk_peak)
+        by_peak = sorted(range(len(plans)), key=lambda i: timelines[i].chunk_peak)
+        best, *next_best = by_peak[int(len(plans) * BY_LUCK) :]
         smallest = budget_for(self.program, self.size, timelines[best].chunk_peak)
         if self.limited:
-            smallest = smallest_region(plans, self.size, self.ahead, self.budget, max(smallest, self.budget + 1))
+            few = [plans[i] for i in (best, *next_best)][:OF_THOSE]
+            smallest = smallest_region(few, self.size, self.ahead, self.budget, max(smallest, self.budget + 1))
         offered = ", ".join(offers(plans[best], timelines[best], self.room))
         return Infeasible(
             f"no plan found within {format_size(self.budget)}: the smallest budget reached is "

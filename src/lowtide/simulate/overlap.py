@@ -35,7 +35,7 @@ WIDEST = 400
 """Ops. Wider windows gain no time, and mix what lies further apart."""
 GRID = 8
 """Ops. Windows begin at multiples of this where they can: ops that share a beginning share a gate."""
-ROOMY = 0.04
+ROOMY = 0.15
 """Of the peak: if the ceiling is so much higher, chunks may be cut any way."""
 ALL_OVER = (1.0, 0.9)
 AFTER_THE_PEAK = (0.95, 0.85)

@@ -25,6 +25,8 @@ from lowtide.tf.graphs import CONTROL, in_order, parse_tensor
 
 GATE = "lowtide_gate"
 """Name of the nodes that several ops wait for together."""
+SMALL_STEP = 16 << 20
+"""Bytes. Of a step that needs fewer, how an allocator cuts its pieces is percents: only the whole order is safe."""
 
 
 def ordered_graph(graph_def: GraphDef, order: Sequence[int] | None = None, loose: Loose | None = None) -> GraphDef:
@@ -47,7 +49,9 @@ def planned_graph(graph_def: GraphDef, plan: Plan) -> GraphDef:
     program, timeline = plan.program, plan.timeline
     walled = is_all_there_is(program.chunks, plan.budget)
     ceiling = Ceiling(plan.budget, bytes_ahead(program, timeline.batch), walled)
-    loose = loosened(program, timeline.batch, range(len(program.ops)), timeline, ceiling)
+    loose = None
+    if timeline.peak - timeline.resident >= SMALL_STEP:
+        loose = loosened(program, timeline.batch, range(len(program.ops)), timeline, ceiling)
     return _executed(graph_def, executions, loose)
 
 
