@@ -50,7 +50,7 @@ KINDS = {
 TIME_WITHIN, RAM_WITHIN = 0.05, 50_000_000
 SKIP = 3
 """Rounds at the beginning that do not count: tracing, warm-up and most of the detailed steps."""
-SECONDS = 120
+SECONDS = 300
 """For a process to start, to run a block, or to end."""
 LOWTIDE = [sys.executable, "-m", "lowtide.cli.main", "run"]
 MEMRAY = [sys.executable, "-m", "memray", "run", "--quiet", "--force"]

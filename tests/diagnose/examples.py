@@ -404,6 +404,17 @@ def known_bug() -> Example:
     return Example(bad, replace(bad, sources={FILE: code.replace("RematScope", "Scope")}), 1)
 
 
+def padded() -> Example:
+    code = "ds = ds.padded_batch(64)\nfor batch in ds:\n    loss(batch)\n"
+
+    def given(filled: float) -> Recording:
+        row = Data(0.2, None, "padded_batch", at(1), 60 * MIB, "float32", "(64, 4000, 64)", False, round(filled * MIB))
+        made_of_it = [(site("Relu", 3), "temporaries", 100, 5, 90, "[64,4000,256]")]
+        return recording(code, kind="next", line=2, data=(row,), details=(detail(made_of_it),))
+
+    return Example(given(2), given(40), 1)
+
+
 def optimizer_state() -> Example:
     code = "opt = Adam()\nmodel.fit(x)\n"
     parts = [
@@ -510,6 +521,7 @@ EXAMPLES: dict[str, Example] = {
     "dataset-in-constant": copied("tf.constant"),
     "dataset-copied": copied("from_tensor_slices"),
     "array-given-to-fit": to_fit(),
+    "mostly-padding": padded(),
     "predict-collects": collected(),
     "shuffle-buffer": stage("Shuffle", "shuffle"),
     "cached-in-memory": stage("MemoryCacheImpl", "cache"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
@@ -16,6 +17,8 @@ from lowtide.units import format_size
 
 NOTABLE = 0.05
 COPIES = ("from_tensor_slices", "from_tensors", "tf.constant", "tf.convert_to_tensor")
+PADDED = 0.75
+"""Batches with less padding than this are as one finds them."""
 GIVEN = ("fit", "evaluate", "predict")
 
 
@@ -115,6 +118,35 @@ def collected(recording: Recording) -> Iterator[Finding]:
             "go through the data in batches with predict_on_batch or a tf.function, and keep what is needed of each",
             None, "", given.bytes,
         )  # fmt: skip
+
+
+def padded(recording: Recording) -> Iterator[Finding]:
+    """Batches that are mostly padding, because one row is far longer than the others."""
+    lines: dict[Source | None, Data] = {}
+    for given in recording.data:
+        if given.filled_bytes is not None and given.bytes > lines.get(given.source, given).bytes - 1:
+            lines[given.source] = given
+    for source, given in lines.items():
+        empty = 1 - (given.filled_bytes or 0) / max(1, given.bytes)
+        size = max(given.bytes, _shaped_like(recording, given.shape))
+        if empty >= PADDED and is_worth(recording, size * empty, NOTABLE):
+            yield Finding(
+                "mostly-padding", PROBLEM,
+                f"{empty:.0%} of {given.dtype} {given.shape} is padding up to the longest row, as in all made of it",
+                size, source, read_code(recording).text(source),
+                "put rows of like length together (`bucket_by_sequence_length`), cut the longest (`shape=`, "
+                "`padded_shapes=`), or compute on a RaggedTensor's `flat_values`", None, "", round(size * empty),
+            )  # fmt: skip
+
+
+def _shaped_like(recording: Recording, shape: str) -> int:
+    """What a step has at its peak with the first two dimensions of a padded batch: the batch, and what is made of it."""
+    first = ",".join(re.findall(r"\d+", shape)[:2]) + ","
+    sizes = [
+        sum(a.chunk_bytes for a in detail.at_peak if (",".join(re.findall(r"\d+", a.shape)) + ",").startswith(first))
+        for detail in recording.details
+    ]
+    return max(sizes, default=0)
 
 
 def buffers(recording: Recording) -> Iterator[Finding]:

@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     Rule("dataset-in-constant", "data", "a whole dataset in a tf.constant", data.copied),
     Rule("dataset-copied", "data", "an array or mapped file copied by from_tensor_slices", data.copied),
     Rule("array-given-to-fit", "data", "what fit, evaluate and predict copy of a large array", data.given_to_fit),
+    Rule("mostly-padding", "data", "batches padded up to one row that is far longer", data.padded),
     Rule("predict-collects", "data", "predict puts large outputs together", data.collected),
     Rule("shuffle-buffer", "data", "bytes in a shuffle buffer", data.buffers),
     Rule("cached-in-memory", "data", "bytes that cache() keeps", data.buffers),

@@ -34,7 +34,8 @@ def dense_gradient(recording: Recording) -> Iterator[Finding]:
     detail = fullest_detail(recording)
     if detail is None:
         return
-    shapes = {a.shape for a in detail.allocations if _kind(detail, a) in ("UnsortedSegmentSum", "SparseSegmentSumGrad")}
+    scopes = _optimizer_scopes(detail)
+    shapes = {a.shape for a in detail.allocations if _sums_rows(detail, a) and not _is_in(scopes, detail, a)}
     for shape in shapes:
         alike = [a for a in detail.at_peak if _plain(a.shape) == _plain(shape) and a.start]
         size = sum(a.chunk_bytes for a in alike)
@@ -47,6 +48,20 @@ def dense_gradient(recording: Recording) -> Iterator[Finding]:
                 "keep it sparse: gather from the variable itself; no regularizer, norm or clipping on the table",
                 None, "", size,
             )  # fmt: skip
+
+
+def _sums_rows(detail: Detail, allocation: Allocation) -> bool:
+    return _kind(detail, allocation) in ("UnsortedSegmentSum", "SparseSegmentSumGrad")
+
+
+def _optimizer_scopes(detail: Detail) -> frozenset[str]:
+    """The names that ops of an optimizer's update begin with: those of its slots."""
+    slots = [detail.sites[a.site].op for a in detail.allocations if a.category == "optimizer state"]
+    return frozenset(op.partition("/")[0] for op in slots if "/" in op)
+
+
+def _is_in(scopes: frozenset[str], detail: Detail, allocation: Allocation) -> bool:
+    return detail.sites[allocation.site].op.partition("/")[0] in scopes
 
 
 def _kind(detail: Detail, allocation: Allocation) -> str:
@@ -200,21 +215,29 @@ def _rows(detail: Detail) -> tuple[int, float]:
 
 
 def optimizer_state(recording: Recording) -> Iterator[Finding]:
-    """Slots that another optimizer would not have."""
+    """Slots that another optimizer would not have, and what its update makes beside them."""
     detail = fullest_detail(recording)
-    peak = device_peak(recording)
-    if detail is None or peak is None:
+    if detail is None or device_peak(recording) is None:
         return
     parts = by_category(detail)
-    state, weights = parts["optimizer state"], parts["parameters"]
-    if state > 1.5 * weights and is_worth(recording, state, LARGE_PART):
+    slots, weights = parts["optimizer state"], parts["parameters"]
+    beside = _made_by_update(detail)
+    if slots > 1.5 * weights and is_worth(recording, slots + beside, LARGE_PART):
         source = next((m.source for m in recording.made if m.kind == "optimizer"), None)
+        more = f", and {format_size(beside)} that its update makes beside them" if beside else ""
         yield Finding(
-            "optimizer-state", ADVICE, f"{format_size(state)} of optimizer slots for {format_size(weights)} of weights",
-            state, source, read_code(recording).text(source),
+            "optimizer-state", ADVICE,
+            f"{format_size(slots)} of optimizer slots for {format_size(weights)} of weights{more}",
+            slots + beside, source, read_code(recording).text(source),
             "an optimizer with one slot a weight (RMSprop, Lion, SGD with momentum) has half; plain SGD has none",
-            None, "", state // 2,
+            None, "", slots // 2,
         )  # fmt: skip
+
+
+def _made_by_update(detail: Detail) -> int:
+    """What the update has at the peak: Adam makes sparse gradients of a table as large as the table, twice."""
+    scopes = _optimizer_scopes(detail)
+    return sum(a.chunk_bytes for a in detail.at_peak if a.start and _is_in(scopes, detail, a))
 
 
 def activations(recording: Recording) -> Iterator[Finding]:

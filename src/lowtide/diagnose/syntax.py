@@ -73,7 +73,7 @@ def whole(node: ast.AST) -> Span:
 
 
 def body(node: ast.For | ast.While | ast.FunctionDef | ast.AsyncFunctionDef) -> Span:
-    return Span(node.body[0].lineno, whole(node.body[-1]).last)
+    return Span(whole(node.body[0]).first, whole(node.body[-1]).last)
 
 
 def head(node: ast.stmt) -> Span:

@@ -192,9 +192,8 @@ class _Search:
         bytes_allowed = [*(int(smallest.peak * (1 + share)) for share in TRY_ABOVE), smallest.peak]
         points = [self.planner.within(allowed) for allowed in bytes_allowed[:-1]]
         least = Point(smallest.peak, smallest.cost, smallest.peak, smallest.schedule)
-        others = (
-            self.planner.variant(allowed, seed) for seed in range(1, VARIANTS + 1) for allowed in reversed(bytes_allowed)
-        )
+        seeds = range(1, VARIANTS + 1)
+        others = (self.planner.variant(allowed, seed) for seed in seeds for allowed in reversed(bytes_allowed))
         seen: set[Schedule] = set()
         for point in chain(points, [least], others):
             if point is not None and point.schedule not in seen:

@@ -286,7 +286,8 @@ class Tape(NamedTuple):
 class Data(NamedTuple):
     """A large thing given to TensorFlow: `from_tensor_slices`, `tf.constant`, `fit(x)`, `predict` and what it returned.
 
-    `what` is that call. `mapped`: the array is a file mapped into memory.
+    `what` is that call. `mapped`: the array is a file mapped into memory. Batches that were padded are here too
+    (`padded_batch`, `to_tensor`), with what of them is no padding.
     """
 
     time: float
@@ -297,6 +298,7 @@ class Data(NamedTuple):
     dtype: str
     shape: str
     mapped: bool = False
+    filled_bytes: int | None = None
 
 
 class Made(NamedTuple):

@@ -41,7 +41,10 @@ class Trace(NamedTuple):
 class Compiled:
     """A Program at one batch size, unpacked into lists that are quick to walk."""
 
-    def __init__(self, program: Program, batch: int, path: int, registry: list[Program]) -> None:
+    def __init__(
+        self, program: Program, batch: int, path: int, registry: list[Program], outermost: bool = True
+    ) -> None:
+        """`outermost`: its ops are among those of the step itself, as are those of the loops that are part of it."""
         self.program = program
         self.path = path
         self.bytes = [value.bytes(batch) for value in program.values]
@@ -56,7 +59,7 @@ class Compiled:
         self.rules = [rule_at(op, program.values, batch) or UNKNOWN for op in program.ops]
         self.folded = _folded(program, self.bytes)
         self.scratch = [
-            _scratch(op, rule, program.values, batch, inside=path > 0)
+            _scratch(op, rule, program.values, batch, inside=not outermost)
             for op, rule in zip(program.ops, self.rules, strict=True)
         ]
         self.scratch_first = {
@@ -67,10 +70,14 @@ class Compiled:
         for index in self.folded:
             self.rules[index] = FOLDED
             self.scratch[index] = sum(self.bytes[value] for value in program.ops[index].outputs)
+        dissolved = [op.trips is not None and not path for op in program.ops]
+        self.let_go = [() if gone else op.inputs for op, gone in zip(program.ops, dissolved, strict=True)]
+        self.dissolved = frozenset(b for op, gone in zip(program.ops, dissolved, strict=True) if gone for b in op.bodies)
         self.functions = []
-        for function in program.functions:
+        for index, function in enumerate(program.functions):
             registry.append(function)
-            self.functions.append(Compiled(function, batch, len(registry) - 1, registry))
+            inside = index in self.dissolved
+            self.functions.append(Compiled(function, batch, len(registry) - 1, registry, inside))
         self.arms = _arms(self)
 
 

@@ -83,6 +83,8 @@ class _Machine(TensorLists):
         self._has_constants: set[int] = set()
         self._place_residents(program)
         self._place_constants(self._main)
+        for index in sorted(self._main.dissolved):
+            self._place_constants(self._main.functions[index])
         self._acts = {
             Act.FRESH: self._fresh,
             Act.VIEW: self._view,
@@ -211,7 +213,7 @@ class _Machine(TensorLists):
 
     def _in_turn(self, code: Compiled, order: Sequence[int], where: dict[int, int]) -> None:
         ops, rules, scratch, acts = code.program.ops, code.rules, code.scratch, self._acts
-        uses, release, first = code.uses, self._release, code.scratch_first
+        uses, release, first, let_go = code.uses, self._release, code.scratch_first, code.let_go
         for index in order:
             op = ops[index]
             act = acts[rules[index].act]
@@ -221,7 +223,7 @@ class _Machine(TensorLists):
                 release(self._take_scratch(scratch[index], (code.path, index)))
             for copy in copies:
                 release(copy)
-            for value in op.inputs:
+            for value in let_go[index]:
                 release(where[value])
             for value in op.outputs:
                 if not uses[value]:
@@ -245,7 +247,7 @@ class _Machine(TensorLists):
             op = ops[index]
             for buffer in in_use.pop(index, ()):
                 self._release(buffer)
-            for value in op.inputs:
+            for value in code.let_go[index]:
                 self._release(where[value])
             for value in op.outputs:
                 if not uses[value]:
@@ -358,8 +360,10 @@ class _Machine(TensorLists):
         assert op.trips is not None
         cond, body = (code.functions[i] for i in op.bodies)
         state = [where[value] for value in op.inputs]
-        self._hold(state)
-        self._let_go()
+        lowered = op.bodies[0] in code.dissolved
+        if not lowered:
+            self._hold(state)
+            self._let_go()
         for trip in range(op.trips.at(self._batch) + 1):
             for buffer in self._run(cond, range(len(cond.program.ops)), _bind(cond, state), held=True):
                 self._release(buffer)
@@ -368,7 +372,11 @@ class _Machine(TensorLists):
             state = self._run(body, range(len(body.program.ops)), _bind(body, state), held=False)
         for value, buffer in zip(op.outputs, state, strict=True):
             self._give(code, where, value, buffer)
-        self._lingering = state
+        if lowered:
+            for buffer in state:
+                self._release(buffer)
+        else:
+            self._lingering = state
 
     def _let_go(self) -> None:
         lingering, self._lingering = self._lingering, []

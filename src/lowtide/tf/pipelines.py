@@ -16,6 +16,7 @@ from lowtide.program import Source
 from lowtide.record import Data, Site, Stage
 from lowtide.tf import compat_watch
 from lowtide.tf.hooks import Patch
+from lowtide.tf.padding import Padding
 from lowtide.tf.places import Births, calling_line
 from lowtide.tf.residents import Known
 from lowtide.tf.watch import Watch
@@ -35,6 +36,7 @@ class Pipelines:
         self._iterators: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._made = 0
         self._seen: set[tuple[Any, ...]] = set()
+        self._padding = Padding(watch, self._padded_at)
 
     def patches(self) -> tuple[Patch, ...]:
         trainer: Any = compat_watch.TRAINER_CLASS
@@ -49,15 +51,21 @@ class Pipelines:
             (trainer, "fit", given("fit", False)),
             (trainer, "evaluate", given("evaluate", False)),
             (trainer, "predict", given("predict", False)),
+            *self._padding.patches(),
         )
 
     def _dataset_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def init(dataset: Any, *arguments: Any, **options: Any) -> None:
             self._births.note(dataset, calling_line())
+            self._padding.expected |= _pads(dataset)
             original(dataset, *arguments, **options)
 
         return init
+
+    def _padded_at(self, dataset: Any) -> Source | None:
+        """The line of the stage that pads, in all that a dataset is made of."""
+        return next((self._births.of(stage) for stage in _chain(dataset) if _pads(stage)), None)
 
     def _iterator_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -145,6 +153,10 @@ class Pipelines:
                         size = prod(shape.as_list()) * spec.dtype.size
                         found.setdefault(size, Known(site, "inputs", str(tuple(shape.as_list())), spec.dtype.name))
         return found
+
+
+def _pads(dataset: Any) -> bool:
+    return "PaddedBatch" in type(dataset).__name__
 
 
 def _is_array(given: object) -> bool:

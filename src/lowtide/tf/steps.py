@@ -29,7 +29,7 @@ ONE_CALL = frozenset({"fit", "function", "session", "evaluate", "predict", "run"
 """Kinds whose step is a call, begin to end."""
 MANY, SHORT = 2000, 0.02
 """After so many steps of a kind, those shorter than this are put together, so that a long run's record stays small."""
-SEVERAL, QUICK, PACE = 100, 0.005, 0.01
+SEVERAL, QUICK, PACE = 100, 0.005, 0.02
 """After so many steps of a kind, calls quicker than this are only counted, and looked at once in this time."""
 
 
