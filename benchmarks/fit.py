@@ -1,6 +1,6 @@
 """`make bench-fit`: models trained within a budget, on an allocator that has no more, and compared to the bit.
 
-    python -m benchmarks.fit [--only NAME ...] [--quick] [--random CASES] [--no-times | --only-times] [--seconds S]
+    python -m benchmarks.fit [--parts models random times] [--only NAME ...] [--cases N] [--seconds S]
 
 For each model and budget (shares of what plain TensorFlow needs, and the smallest for which there is a plan):
 
@@ -9,8 +9,8 @@ For each model and budget (shares of what plain TensorFlow needs, and the smalle
 - the measured peak is within the budget, and within 2 % of the predicted one.
 
 Then random models at random budgets, with the same oracles: `benchmarks.fit_random`. Then the time paid at a half and a
-third of a step's bytes: `benchmarks.fit_times`; that part needs a quiet machine, and can be done anew by itself. Prints
-tables as it goes, and writes benchmarks/results/fit.json.
+third of a step's bytes: `benchmarks.fit_times`; that part needs a quiet machine. Prints tables as it goes. Each part is
+written to benchmarks/results/fit.json when it is done, beside those that are there, and can be done anew by itself.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import json
 import platform
 import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -66,7 +65,7 @@ MODELS: tuple[tuple[str, int, str], ...] = (
     ("vit", 32, "attention; Lion"),
     ("resnet50", 8, "10,000 ops; Adam"),
 )
-QUICK = frozenset({"cnn", "gan", "lstm", "siamese"})
+PARTS = ("models", "random", "times")
 
 
 def prove(name: str, batch: int, seconds: float) -> dict[str, Any]:
@@ -223,59 +222,88 @@ def summary(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+class Suite:
+    """The parts of the benchmark, one line of progress for all of them."""
+
+    def __init__(self, only: Sequence[str] | None, cases: int, seconds: float, progress: Progress) -> None:
+        self._only, self._cases, self._seconds, self._progress = only, cases, seconds, progress
+
+    def models(self) -> list[dict[str, Any]]:
+        found = []
+        for name, batch in self._each([(name, batch) for name, batch, _ in MODELS], "{} at batch {}"):
+            found.append(prove(name, batch, self._seconds))
+            show(found[-1:], self._progress.console)
+        return found
+
+    def random(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        starts = range(0, self._cases, CASES_IN_A_CHILD)
+        task = self._progress.add_task("random models", total=len(starts))
+        with ThreadPoolExecutor(CHILDREN_AT_ONCE) as pool:
+            for some in pool.map(lambda start: random_cases(start, min(CASES_IN_A_CHILD, self._cases - start)), starts):
+                found += some
+                self._progress.advance(task)
+        return found
+
+    def times(self) -> list[dict[str, Any]]:
+        found = []
+        for name, batch in self._each(TIMED, "times of {} at batch {}"):
+            found.append(timed(name, batch))
+            show_times(found[-1:], self._progress.console)
+        return found
+
+    def _each(self, entries: Sequence[tuple[str, int]], words: str) -> Iterator[tuple[str, int]]:
+        wanted = [entry for entry in entries if self._only is None or entry[0] in self._only]
+        task = self._progress.add_task("", total=len(wanted))
+        for entry in wanted:
+            self._progress.update(task, description=words.format(*entry))
+            yield entry
+            self._progress.advance(task)
+
+
+def missed(document: dict[str, Any], console: Console) -> bool:
+    """Say what does not hold; whether anything does not."""
+    show_missed(document.get("models", ()), console)
+    broken = [case for case in document.get("random", ()) if case["broken"]]
+    late = times_missed(document.get("times", ()))
+    for case in broken:
+        console.print(f"[red]random model {case['seed']}: {', '.join(case['broken'])}[/]", highlight=False)
+    for text in late:
+        console.print(f"[yellow]{text}[/]", highlight=False)
+    models = document.get("models", ())
+    return bool(broken or late or any("error" in m or any(row["broken"] for row in m["rows"]) for m in models))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.fit", description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="of the benchmark (default: all)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; results are not written")
-    parser.add_argument("--quick", action="store_true", help="a few models only; results are not written")
-    parser.add_argument("--random", type=int, metavar="CASES", help=f"of random models (default {CASES}, 0 for none)")
-    parser.add_argument("--no-times", action="store_true", help="leave out the comparison of times")
-    parser.add_argument("--only-times", action="store_true", help="only that, into the results that are there")
+    parser.add_argument("--cases", type=int, default=CASES, metavar="N", help=f"of random models (default {CASES})")
     parser.add_argument("--seconds", type=float, default=4.0, help="for planning each budget (default 4)")
     options = parser.parse_args(arguments)
-    chosen = options.only or (QUICK if options.quick else None)
     console = Console(width=WIDTH)
-    to_prove = () if options.only_times else MODELS
-    wanted = [(name, batch) for name, batch, _ in to_prove if chosen is None or name in chosen]
-    cases = (0 if chosen or options.only_times else CASES) if options.random is None else options.random
-    to_time = [] if options.no_times else [entry for entry in TIMED if chosen is None or entry[0] in chosen]
-    started = time.time()
-    models, times, randoms = [], [], []
+    document: dict[str, Any] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        starts = range(0, cases, CASES_IN_A_CHILD)
-        task = progress.add_task("", total=len(wanted) + len(starts) + len(to_time))
-        for name, batch in wanted:
-            progress.update(task, description=f"{name} at batch {batch}")
-            models.append(prove(name, batch, options.seconds))
-            show(models[-1:], progress.console)
-            progress.advance(task)
-        progress.update(task, description="random models")
-        with ThreadPoolExecutor(CHILDREN_AT_ONCE) as pool:
-            for found in pool.map(lambda start: random_cases(start, min(CASES_IN_A_CHILD, cases - start)), starts):
-                randoms += found
-                progress.advance(task)
-        for name, batch in to_time:
-            progress.update(task, description=f"times of {name}")
-            times.append(timed(name, batch))
-            show_times(times[-1:], progress.console)
-            progress.advance(task)
-    if options.only_times:
-        console.print({"times_missed": times_missed(times)})
-        RESULTS.write_text(json.dumps({**json.loads(RESULTS.read_text()), "times": times}, indent=1) + "\n")
-        return 3 if times_missed(times) else 0
-    show_missed(models, console)
-    broken_cases = [case for case in randoms if case["broken"]]
-    totals = {**summary(models), "random_cases": len(randoms), "random_broken": len(broken_cases)}
-    console.print({**totals, "times_missed": times_missed(times), "broken_cases": broken_cases})
-    if chosen is None:
-        versions = {"python": platform.python_version(), **next((m["versions"] for m in models if "versions" in m), {})}
-        took = round(time.time() - started)
-        document = {"seconds": took, "versions": versions, "summary": totals, "models": models, "times": times}
-        document["random"] = randoms
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
-    bad = any("error" in m or any(row["broken"] for row in m["rows"]) for m in models)
-    return 3 if bad or broken_cases or times_missed(times) else 0
+        suite = Suite(options.only, options.cases, options.seconds, progress)
+        for part in options.parts:
+            document[part] = getattr(suite, part)()
+            if options.only is None:
+                write(part, document[part])
+    broken = missed(document, console)
+    if "models" in document:
+        console.print(summary(document["models"]))
+    return 3 if broken else 0
+
+
+def write(part: str, found: list[dict[str, Any]]) -> None:
+    """Put a part's results beside the others'."""
+    document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if part == "models":
+        versions = next((model["versions"] for model in found if "versions" in model), {})
+        document |= {"versions": {"python": platform.python_version(), **versions}, "summary": summary(found)}
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({**document, part: found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

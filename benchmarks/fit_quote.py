@@ -17,7 +17,9 @@ def quoted(document: dict[str, Any]) -> str:
     worst = total["worst_prediction_error"] or 0.0
     refused = f"{total['infeasible']} refused as impossible, {total['refused_above_smallest']} of them wrongly"
     limited = f"{trained} of {trained + total['did_not_train']} trained to the end; {refused}"
-    cases = total["random_cases"]
+    cases = document.get("random", [])
+    held = sum(not case["broken"] for case in cases)
+    times = document.get("times", [])
     order = f"{total['order_within_three_percent']} of {total['models']}; median {total['median_order_time']:+.1%}"
     lines = [
         f"{total['models']} models at {total['budgets']} budgets ({versions}, two cores):",
@@ -29,7 +31,7 @@ def quoted(document: dict[str, Any]) -> str:
         f"| variables and outputs after three steps | the same bits | {total['same_bits']} of {trained} |",
         f"| measured peak | never above the budget | {total['within_budget']} of {trained} |",
         f"| predicted peak | within 2 % | {total['predicted_within_two_percent']} of {trained}; worst {worst:+.2%} |",
-        f"| random models and budgets | same bits, within budget | {cases - total['random_broken']} of {cases} |",
+        f"| random models and budgets | same bits, within budget | {held} of {len(cases)} |",
         f"| order alone, time of a step | +3 % at most | {order} |",
         "",
         "| model | | plain needs | smallest budget | of that | time at 75 % | at 60 % | missed |",
@@ -40,9 +42,9 @@ def quoted(document: dict[str, Any]) -> str:
         "",
         "| model | way | bytes | time | predicted | target |",
         "|---|---|---|---|---|---|",
-        *(line for row in document["times"] for line in _times(row)),
+        *(line for row in times for line in _times(row)),
         "",
-        f"Not reached: {'; '.join(times_missed(document['times'])) or 'none'}.",
+        f"Not reached: {'; '.join(times_missed(times)) or 'none'}.",
     ]
     return "\n".join(lines) + "\n"
 

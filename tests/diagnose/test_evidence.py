@@ -81,6 +81,12 @@ def test_a_line_runs_often_when_its_callers_do() -> None:
     assert called_in_loop(recording(CODE), at(2)) == at(4)
 
 
+def test_a_decorated_function_belongs_to_the_function_that_makes_it() -> None:
+    code = "def build():\n    @tf.function\n    def update(x):\n        return x\n    return update\n"
+    run = recording(code + "for x in data:\n    build()(x)\n")
+    assert called_in_loop(run, at(2)) == at(7)
+
+
 def test_what_follows_a_return_that_was_taken_did_not_run() -> None:
     run = replace(recording(CODE), switches={FILE: {"FAST": True}}, sources={FILE: "FAST = True\n" + CODE})
     assert not Code(run).ran(at(8))
