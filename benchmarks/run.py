@@ -56,8 +56,9 @@ LOWTIDE = [sys.executable, "-m", "lowtide.cli.main", "run"]
 MEMRAY = [sys.executable, "-m", "memray", "run", "--quiet", "--force"]
 WAYS = ("plain", "lowtide", "plain on bfc", "lowtide tracemalloc", "lowtide memray", "memray", "memray native")
 BASES = ("plain", "plain on bfc")
-FEW = {"large": ("plain", "lowtide", "plain on bfc")}
-"""Where not every way is run: a large model's steps take long, seven times."""
+FEW = ("plain", "lowtide", "plain on bfc")
+TRACED = frozenset({"keras"})
+"""Scripts that are run in every way, those that trace the host's memory too, which take minutes; the others in few."""
 BOUND = "lowtide"
 """The way that has to keep the bounds: the others trace the host's memory too, which nobody gets for 5 %."""
 
@@ -209,14 +210,13 @@ def row(runner: Runner, plain: Runner, on_bfc: Runner) -> dict[str, Any]:
 
 def show(kind: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=f"{KINDS[kind]}: what watching costs", title_justify="left")
-    for name in ("", "step", "time", "quartiles", "in all", "cpu", "RSS", "over plain", "on bfc"):
+    for name in ("", "step", "time", "quartiles", "in all", "cpu", "RAM", "on bfc"):
         table.add_column(name, justify="left" if not name else "right", no_wrap=True)
     for one in rows:
         low, high = one["time_quartiles"]
         table.add_row(
             one["way"], f"{one['step_seconds'] * 1e3:.2f} ms", f"{one['time_overhead']:+.1%}",
             f"{low:+.0%} to {high:+.0%}", *(f"{one[key]:+.1%}" for key in ("time_overhead_in_all", "cpu_overhead")),
-            f"{one['rss_bytes'] / 1e6:.0f} MB",
             *(f"{one[key] / 1e6:+.0f} MB" for key in ("over_plain_bytes", "over_plain_on_bfc_bytes")),
         )  # fmt: skip
     return table
@@ -238,13 +238,13 @@ def main() -> int:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="the two plain ones always run")
     parser.add_argument("--blocks", type=int, default=14, help="rounds of turns that count")
     options = parser.parse_args()
-    console = Console(width=104)
+    console = Console(width=96)
     began = time.monotonic()
     kinds: dict[str, list[dict[str, Any]]] = {}
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
         for kind in options.only:
-            ways = [way for way in FEW.get(kind, WAYS) if way in options.ways or way in BASES]
+            ways = [way for way in (WAYS if kind in TRACED else FEW) if way in options.ways or way in BASES]
             runners = {r.way: r for r in take_turns(kind, ways, SKIP + options.blocks, progress)}
             kinds[kind] = [row(runners[way], runners["plain"], runners["plain on bfc"]) for way in ways]
             progress.console.print(show(kind, kinds[kind]))
