@@ -43,6 +43,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "one_hot_times_table": ("peak-by-line",),
     "outputs_concatenated": ("arrays-kept",),
     "pairwise_by_broadcast": ("peak-by-line",),
+    "padded_to_the_longest": ("mostly-padding",),
     "parallel_calls_far_too_many": ("parallel-map-buffer",),
     "predict_collects_outputs": ("predict-collects",),
     "prefetch_of_many_batches": ("prefetch-buffer",),
@@ -57,4 +58,5 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "tapes_kept_in_dict": ("tapes-kept",),
     "validation_in_float64": ("float64-data",),
     "weights_copied_every_epoch": ("arrays-kept",),
+    "windows_all_at_once": ("array-many-times",),
 }

@@ -3,10 +3,11 @@
     python -m benchmarks.run [--only keras ...] [--ways ...] [--blocks N]
 
 All ways of running a script are alive at once and take turns, a block of steps each, one at a time: whatever else the
-machine does meets all of them alike. Each block is compared with the plain script's block of the same round; `time` is
-the median of these ratios, so that it is of steps and not of the machine, and `in all` the ratio of the sums, which has
-in it what happens now and then only. The first rounds do not count, nor do steps recorded in full. RAM is the highest
-RSS of the process.
+machine does meets all of them alike. Each block's median step is compared with that of the plain script's block of the
+same round; `time` is the median of these ratios, so that it is of steps and not of the machine, and `in all` the ratio
+of the sums of all steps, which has in it what happens now and then only. What does not count: the first rounds, the
+first steps of a block, in which a process that slept warms up, and steps recorded in full. The order of turns is drawn
+anew in every round: who goes after whom matters. RAM is the highest RSS of the process.
 
 The plain script runs both as it is and on the allocator that `lowtide run` puts it on: time is compared with the one as
 it is, RAM with the other, since how much an allocator keeps is not what watching costs (the table has both). Writes
@@ -25,10 +26,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
+from random import Random
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -50,6 +52,8 @@ KINDS = {
 TIME_WITHIN, RAM_WITHIN = 0.05, 50_000_000
 SKIP = 3
 """Rounds at the beginning that do not count: tracing, warm-up and most of the detailed steps."""
+WAKING = 0.3
+"""Of a block's steps: the first, that do not count either."""
 SECONDS = 300
 """For a process to start, to run a block, or to end."""
 LOWTIDE = [sys.executable, "-m", "lowtide.cli.main", "run"]
@@ -144,17 +148,18 @@ class Runner:
         self._said.seek(0)
         return SystemExit(f"{self._kind}, {self.way}: no answer:\n{self._said.read()[-2000:]}")
 
-    def step_seconds(self, number: int) -> float | None:
-        """The mean step of a block, without those that a detailed step touches."""
-        counted = [b - a for a, b in self.blocks[number].times if not self._touched(a, b)]
-        return statistics.fmean(counted) if counted else None
+    def steps_of(self, number: int) -> list[float]:
+        """Seconds of a block's steps, without the first and those that a detailed step touches."""
+        times = self.blocks[number].times
+        return [b - a for a, b in times[int(len(times) * WAKING) :] if not self._touched(a, b)]
 
     def _touched(self, start: float, stop: float) -> bool:
         return any(start <= end and stop >= begin for begin, end in self.in_full)
 
 
 def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> list[Runner]:
-    """Every way's blocks, taken by turns; there and back, so that a drift of the machine's speed cancels."""
+    """Every way's blocks, taken by turns."""
+    random = Random(0)
     task = progress.add_task(f"{kind}: starting {len(ways)} processes", total=rounds * len(ways))
     with contextlib.ExitStack() as stack:
         runners = []
@@ -164,8 +169,8 @@ def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> l
             stack.callback(runner.close)
         for runner in runners:
             runner.ready()
-        for number in range(rounds):
-            for runner in runners if number % 2 else runners[::-1]:
+        for _ in range(rounds):
+            for runner in random.sample(runners, len(runners)):
                 progress.update(task, description=f"{kind}: {runner.way}")
                 runner.block()
                 progress.advance(task)
@@ -176,29 +181,24 @@ def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> l
     return runners
 
 
-def ratios(runner: Runner, base: Runner) -> list[float]:
-    """Step time against the base's in the same round, for each round that counts."""
-    pairs = [(runner.step_seconds(n), base.step_seconds(n)) for n in range(SKIP, len(base.blocks))]
-    return [mine / theirs for mine, theirs in pairs if mine and theirs]
-
-
-def in_all(runner: Runner, base: Runner) -> float:
-    pairs = [(runner.step_seconds(n), base.step_seconds(n)) for n in range(SKIP, len(base.blocks))]
-    both = [(mine, theirs) for mine, theirs in pairs if mine and theirs]
-    return sum(mine for mine, _ in both) / sum(theirs for _, theirs in both)
+def rounds_of(runner: Runner, base: Runner) -> list[tuple[list[float], list[float]]]:
+    """The steps of both in each round that counts."""
+    both = ((runner.steps_of(n), base.steps_of(n)) for n in range(SKIP, len(base.blocks)))
+    return [(mine, theirs) for mine, theirs in both if mine and theirs]
 
 
 def row(runner: Runner, plain: Runner, on_bfc: Runner) -> dict[str, Any]:
-    each = ratios(runner, plain)
+    rounds = rounds_of(runner, plain)
+    each = [statistics.median(mine) / statistics.median(theirs) for mine, theirs in rounds]
     low, middle, high = statistics.quantiles(each, n=4)
-    seconds = [s for n in range(SKIP, len(runner.blocks)) if (s := runner.step_seconds(n))]
+    mean, plain_mean = (statistics.fmean(chain.from_iterable(some)) for some in zip(*rounds, strict=True))
     cpu = [(a.cpu, b.cpu) for a, b in zip(runner.blocks[SKIP:], on_bfc.blocks[SKIP:], strict=True)]
     return {
         "way": runner.way,
-        "step_seconds": statistics.median(seconds),
+        "step_seconds": statistics.median(chain.from_iterable(mine for mine, _ in rounds)),
         "time_overhead": middle - 1,
         "time_quartiles": [low - 1, high - 1],
-        "time_overhead_in_all": in_all(runner, plain) - 1,
+        "time_overhead_in_all": mean / plain_mean - 1,
         "cpu_overhead": statistics.median(a / b for a, b in cpu) - 1,
         "rss_bytes": runner.rss,
         "over_plain_bytes": runner.rss - plain.rss,
@@ -236,10 +236,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="the two plain ones always run")
-    parser.add_argument("--blocks", type=int, default=14, help="rounds of turns that count")
+    parser.add_argument("--blocks", type=int, default=24, help="rounds of turns that count")
     options = parser.parse_args()
     console = Console(width=96)
-    began = time.monotonic()
     kinds: dict[str, list[dict[str, Any]]] = {}
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
@@ -248,22 +247,32 @@ def main() -> int:
             runners = {r.way: r for r in take_turns(kind, ways, SKIP + options.blocks, progress)}
             kinds[kind] = [row(runners[way], runners["plain"], runners["plain on bfc"]) for way in ways]
             progress.console.print(show(kind, kinds[kind]))
-    missed = [
-        f"{KINDS[kind]}: {text}" for kind, rows in kinds.items() for one in rows if one["way"] == BOUND
-        for text in over(one)
-    ]  # fmt: skip
-    if list(options.only) == list(KINDS) and tuple(options.ways) == WAYS:
-        document = {
-            "machine": f"{os.cpu_count()} cores, {platform.platform()}",
-            "versions": {name: version(name) for name in ("tensorflow-cpu", "keras", "memray") if _has(name)},
-            "seconds": round(time.monotonic() - began), "not_reached": missed, "kinds": kinds,
-        }  # fmt: skip
-        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+    missed = missed_in(kinds)
+    if tuple(options.ways) == WAYS:
+        write(kinds)
     for text in missed:
         console.print(f"not reached: {text}")
     if not missed:
         console.print(f"reached: {TIME_WITHIN:.0%} of step time and {RAM_WITHIN / 1e6:.0f} MB of RAM at most")
     return 3 if missed else 0
+
+
+def missed_in(kinds: dict[str, list[dict[str, Any]]]) -> list[str]:
+    bound = ((kind, one) for kind, rows in kinds.items() for one in rows if one["way"] == BOUND)
+    return [f"{KINDS[kind]}: {text}" for kind, one in bound for text in over(one)]
+
+
+def write(found: dict[str, list[dict[str, Any]]]) -> None:
+    """Put these scripts' results beside those that are there."""
+    before = json.loads(RESULTS.read_text())["kinds"] if RESULTS.exists() else {}
+    kinds = {kind: (before | found)[kind] for kind in KINDS if kind in before | found}
+    document = {
+        "machine": f"{os.cpu_count()} cores, {platform.platform()}",
+        "versions": {name: version(name) for name in ("tensorflow-cpu", "keras", "memray") if _has(name)},
+        "not_reached": missed_in(kinds),
+        "kinds": kinds,
+    }
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _has(name: str) -> bool:

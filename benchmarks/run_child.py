@@ -20,7 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-STEPS_A_BLOCK = {"keras": 10, "small": 400, "large": 2, "function": 10, "eager": 10}
+STEPS_A_BLOCK = {"keras": 16, "small": 400, "large": 4, "function": 16, "eager": 12}
 BATCH = {"keras": 64, "small": 32, "large": 8, "function": 64, "eager": 32}
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import statistics
-from pathlib import Path
 from typing import Any
 
 from benchmarks import page
+from benchmarks.quote import put
 from benchmarks.run import KINDS, RAM_WITHIN, RESULTS, TIME_WITHIN, WAYS
-
-README = Path(__file__).parent.parent / "README.md"
-BEGIN, END = "<!-- bench-run:begin -->\n", "<!-- bench-run:end -->"
 
 
 def quoted(document: dict[str, Any]) -> str:
@@ -49,16 +46,12 @@ def page_quoted(document: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    text = README.read_text()
-    if BEGIN not in text:
-        return
     parts = []
     if RESULTS.exists():
         parts.append(quoted(json.loads(RESULTS.read_text())))
     if page.RESULTS.exists():
         parts.append(page_quoted(json.loads(page.RESULTS.read_text())))
-    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    README.write_text(text[:start] + "\n".join(parts) + text[end:])
+    put("bench-run", "\n".join(parts))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lowtide.machine import Group, Memory, memory, tightest_group
+from lowtide.machine import Group, Memory, memory, oom_kills, tightest_group
 
 GIB = 1 << 30
 TOTAL = 64 * GIB
@@ -96,6 +96,24 @@ def test_no_limit_below_the_machines_memory_is_no_limit(tmp_path: Path) -> None:
     files = {"proc/self/cgroup": "4:memory:/\n", "proc/self/mountinfo": V1_MOUNT}
     assert tightest_group(TOTAL, tree(tmp_path, files | version_1("/", 0x7FFFFFFFFFFFF000, GIB))) is None
     assert tightest_group(TOTAL, tmp_path / "not Linux") is None
+
+
+def test_kills_are_counted_by_the_processs_own_group(tmp_path: Path) -> None:
+    groups = {"proc/self/cgroup": "0::/pods/box\n", "proc/self/mountinfo": V2_MOUNT, "proc/vmstat": "oom_kill 9\n"}
+    events = version_2("/pods/box", events="low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
+    assert oom_kills(tree(tmp_path, groups | events)) == 2
+
+
+def test_version_1_counts_kills_beside_its_switch(tmp_path: Path) -> None:
+    groups = {"proc/self/cgroup": "4:memory:/jobs/a\n0::/\n", "proc/self/mountinfo": V1_MOUNT}
+    control = {"sys/fs/cgroup/memory/jobs/a/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"}
+    assert oom_kills(tree(tmp_path, groups | control)) == 4
+
+
+def test_where_no_group_counts_the_machine_does(tmp_path: Path) -> None:
+    groups = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": V2_MOUNT, "proc/vmstat": "pgfault 1\noom_kill 7\n"}
+    assert oom_kills(tree(tmp_path, groups)) == 7
+    assert oom_kills(tmp_path / "not Linux") is None
 
 
 def test_more_used_than_allowed_leaves_nothing() -> None:

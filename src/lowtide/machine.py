@@ -55,16 +55,33 @@ def tightest_group(total: int, root: Path = Path("/")) -> Group | None:
     return min(limited, key=lambda group: group.left, default=None)
 
 
+def oom_kills(root: Path = Path("/")) -> int | None:
+    """How many processes the kernel has killed for want of memory: of this process's own group, which counts kills by
+    the limit of a group above it too; of the whole machine, where no group counts.
+    """
+    files = [root / "proc/vmstat"]
+    for version, mount, path in _memberships(root):
+        folder = root / mount.lstrip("/") / str(path).lstrip("/")
+        files.insert(0, folder / version.kills)
+    for file in files:
+        for line in _lines(file):
+            name, _, number = line.partition(" ")
+            if name == "oom_kill" and number.isdecimal():
+                return int(number)
+    return None
+
+
 class _Files(NamedTuple):
     """What a version of control groups calls its numbers."""
 
     limit: str
     used: str
     cache: str
+    kills: str
 
 
-_VERSION_1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_VERSION_2 = _Files("memory.max", "memory.current", "inactive_file")
+_VERSION_1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
+_VERSION_2 = _Files("memory.max", "memory.current", "inactive_file", "memory.events")
 
 
 def _groups(root: Path) -> Iterator[Group]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lowtide.diagnose import PROBLEM, Finding
+from lowtide.diagnose import Finding
 from lowtide.diagnose.aftermath import ID as OUT_OF_MEMORY
-from lowtide.diagnose.aftermath import Remedy, from_recording, with_remedies
+from lowtide.diagnose.aftermath import Remedy, from_recording, leak_remedies, with_remedies
 from lowtide.errors import Infeasible, LowtideError
 from lowtide.plan import make_plan
 from lowtide.program import Program
@@ -54,11 +54,7 @@ def with_simulated_remedies(
         return list(findings)
     limit = next((device.limit_bytes for device in recording.run.machine.devices if device.limit_bytes), None)
     remedies = simulated_remedies(target, arguments, limit, _rows(recording)) or from_recording(recording)
-    leaks = [
-        Remedy(f"ending {finding.id} at line {finding.source.line}", finding.saving_bytes)
-        for finding in findings
-        if finding.severity == PROBLEM and finding.bytes_per_step and finding.source and finding.saving_bytes
-    ]
+    leaks = leak_remedies(findings)
     return [
         with_remedies(finding, [*leaks, *remedies]) if finding.id == OUT_OF_MEMORY else finding for finding in findings
     ]

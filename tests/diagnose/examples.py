@@ -404,6 +404,16 @@ def known_bug() -> Example:
     return Example(bad, replace(bad, sources={FILE: code.replace("RematScope", "Scope")}), 1)
 
 
+def many_times() -> Example:
+    code = "x = load()\nwide = np.concatenate([x, x[:, ::-1], x + noise])\nmodel.fit(wide)\n"
+
+    def joined(size: float) -> Recording:
+        rows = [held("array", f"{name} (global of train.py)", 1, s) for name, s in (("x", 60), ("wide", size))]
+        return recording(code, kind="fit", line=3, census=tuple(rows))
+
+    return Example(joined(180), joined(100), 2)
+
+
 def padded() -> Example:
     code = "ds = ds.padded_batch(64)\nfor batch in ds:\n    loss(batch)\n"
 
@@ -521,6 +531,7 @@ EXAMPLES: dict[str, Example] = {
     "dataset-in-constant": copied("tf.constant"),
     "dataset-copied": copied("from_tensor_slices"),
     "array-given-to-fit": to_fit(),
+    "array-many-times": many_times(),
     "mostly-padding": padded(),
     "predict-collects": collected(),
     "shuffle-buffer": stage("Shuffle", "shuffle"),

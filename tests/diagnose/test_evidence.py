@@ -8,7 +8,7 @@ from lowtide.diagnose import diagnose
 from lowtide.diagnose.code import Code
 from lowtide.diagnose.evidence import called_in_loop, goes_on, is_users
 from lowtide.known import known_of
-from lowtide.record import Recording, Step, Tape
+from lowtide.record import Made, Recording, Step, Tape
 from tests.diagnose.examples import FILE, MIB, at, census, detail, held, recording, site
 
 
@@ -25,6 +25,50 @@ def after_training(growth: int) -> Recording:
 def test_growth_after_the_training_is_growth_too() -> None:
     assert goes_on(after_training(10), "device_bytes") is True
     assert goes_on(after_training(0), "device_bytes") is False
+
+
+def test_lines_that_take_turns_are_compared_each_with_itself() -> None:
+    run = recording(steps=23)
+    turns = tuple(
+        step._replace(source=at(2 - i % 2), device_bytes=(90 - 40 * (i % 2)) * MIB) for i, step in enumerate(run.steps)
+    )
+    assert goes_on(replace(run, steps=turns), "device_bytes") is False
+    leak = tuple(step._replace(device_bytes=(step.device_bytes or 0) + i * MIB) for i, step in enumerate(turns))
+    assert goes_on(replace(run, steps=leak), "device_bytes") is True
+
+
+def test_what_fills_and_is_emptied_again_does_not_grow() -> None:
+    run = recording(steps=24)
+    filled = tuple(step._replace(device_bytes=(50 + 10 * (i % 3)) * MIB) for i, step in enumerate(run.steps))
+    assert goes_on(replace(run, steps=filled), "device_bytes") is False
+
+
+def larger_batches(made: int = 20) -> Recording:
+    """A step that is given more twice, traces for it, and leaves RSS as high as it went; an optimizer with slots."""
+    code = "def step(x):\n    opt.apply(g)\nfor x in data:\n    step(x)\n"
+    run = recording(code, kind="function", line=4)
+    highs = [10 if i < 11 else 60 if i < 15 else 110 for i in range(len(run.steps))]
+    steps = tuple(
+        step._replace(device_peak_bytes=high * MIB, rss_bytes=(880 + high + i // 8) * MIB)
+        for i, (step, high) in enumerate(zip(run.steps, highs, strict=True))
+    )
+    slots = held("variable", "opt._momentums (list of 10, global of train.py)", 10, 2)
+    return replace(
+        run, steps=steps, samples=run.samples[-1:], census=census(slots, before=10),
+        made=(Made("variable", "ResourceVariable", at(2), made),),
+    )  # fmt: skip
+
+
+def test_a_larger_batch_lifts_rss_for_good_and_is_no_growth() -> None:
+    assert diagnose(larger_batches()) == []
+
+
+def test_variables_that_become_more_in_each_step_are_growth() -> None:
+    run = larger_batches()
+    more = census(held("variable", "", 20, 100, 2)._replace(example="float32 (9,)"))
+    rising = tuple(step._replace(rss_bytes=(880 + 5 * i) * MIB) for i, step in enumerate(run.steps))
+    found = diagnose(replace(run, census=more, steps=rising))
+    assert "variables-made-again" in [f.id for f in found] or "variables-kept" in [f.id for f in found]
 
 
 def test_a_leak_of_eager_code_after_training_is_found() -> None:

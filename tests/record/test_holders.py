@@ -126,6 +126,23 @@ def test_a_chain_begins_at_the_name_that_holds_them(make: Callable[[], list[Any]
     assert chain_of(make()).text.startswith(name)
 
 
+class Ring:
+    def __init__(self) -> None:
+        self.thing = Thing()
+        self.callbacks = [self.tell]
+
+    def tell(self) -> Thing:
+        return self.thing
+
+
+def test_what_only_a_cycle_holds_is_told_by_the_class_that_is_in_it() -> None:
+    gc.disable()
+    try:
+        assert chain_of([weakref.ref(Ring().thing) for _ in range(5)]).text == "Ring.thing (a reference cycle)"
+    finally:
+        gc.enable()
+
+
 def test_a_local_of_a_running_function_is_a_name() -> None:
     mine = [Thing() for _ in range(5)]
     assert chain_of(weak(mine)).text == "mine (list of 5, local of test_a_local_of_a_running_function_is_a_name)"

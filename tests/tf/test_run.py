@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lowtide.diagnose import diagnose
 from lowtide.record import Detail, Recording, load_recording
 from lowtide.record.views import by_category, by_layer, device_peak, growth, host_peak, main_kind, main_steps
 from tests.tf.children import lowtide
@@ -391,6 +392,36 @@ def test_an_allocation_that_is_refused_is_told_with_its_size_and_line(tmp_path: 
     assert outcome.source.line == ran.line("# too much")
     assert "ResourceExhaustedError" in ran.done.stderr
     assert "lowtide/tf" not in ran.done.stderr
+
+
+CAUGHT = """
+    import os
+    os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = "200"
+    import tensorflow as tf
+
+    rows = 32768
+    while True:
+        try:
+            x = tf.ones((rows, 1024))
+            y = x * 2.0  # too much
+            break
+        except tf.errors.ResourceExhaustedError:
+            rows //= 4
+    print(rows)
+"""
+
+
+def test_a_refusal_that_the_script_catches_is_a_finding_and_no_death(tmp_path: Path) -> None:
+    ran = run(tmp_path, CAUGHT)
+    outcome = ran.recording.outcome
+    assert ran.done.returncode == 0
+    assert (outcome.how, outcome.out_of_memory, ran.done.stdout.split()[-1]) == ("done", False, "8192")
+    assert outcome.refusal is not None and outcome.refusal.time is not None
+    first = diagnose(ran.recording)[0]
+    assert first.id == "out-of-memory" and first.source is not None
+    assert first.source.line == ran.line("# too much")
+    assert first.title.startswith("128.0 MiB (float32 (32768, 1024) Mul) was asked for and refused while 128.0 MiB")
+    assert "float32 (32768, 1024) in x (global of train.py)" in first.holder
 
 
 def test_growth_is_seen_from_step_to_step(loops: Ran) -> None:

@@ -7,17 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import slow_samples
+from lowtide.diagnose.evidence import only_put, slow_samples
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
-from lowtide.record import Recording
+from lowtide.record import Recording, Sample
 from lowtide.record.views import by_category, by_line, fullest_detail, host_peak, inside
 from lowtide.units import format_size
 
 ID = "out-of-memory"
 MOST = 3
 CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS")
+KILL = "SIGKILL"
 NEARLY = 0.75
+BEFORE = 0.3
+"""Seconds before a refusal whose samples tell how full the device was."""
+FILLED = 0.25
+"""What has this part of what was in use is what filled it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,36 @@ def out_of_memory(recording: Recording) -> Iterator[Finding]:
         ID, PROBLEM, _title(recording), _in_use(recording), source, read_code(recording).text(source), "", None,
         _filled(recording), None,
     )  # fmt: skip
-    yield with_remedies(finding, from_recording(recording))
+    yield finding
+
+
+def explained(findings: Sequence[Finding], recording: Recording) -> list[Finding]:
+    """The findings; that of the run's end with the leaks among the others: what ending each saves, and whose line.
+
+    A process that was killed was on any line. Where one of the leaks filled it, that is the line.
+    """
+    leaks = leak_remedies(findings)
+    return [
+        with_remedies(_blaming(finding, findings, recording), [*leaks, *from_recording(recording)])
+        if finding.id == ID else finding
+        for finding in findings
+    ]  # fmt: skip
+
+
+def leak_remedies(findings: Sequence[Finding]) -> list[Remedy]:
+    return [
+        Remedy(f"ending {leak.id} at line {leak.source.line}", leak.saving_bytes)
+        for leak in findings
+        if leak.severity == PROBLEM and leak.bytes_per_step and leak.source and leak.saving_bytes
+    ]
+
+
+def _blaming(finding: Finding, findings: Sequence[Finding], recording: Recording) -> Finding:
+    leaks = [f for f in findings if f.severity == PROBLEM and f.bytes_per_step and f.source is not None]
+    largest = max(leaks, key=lambda leak: leak.bytes, default=None)
+    if largest is None or recording.outcome.signal != KILL or largest.bytes < FILLED * finding.bytes:
+        return finding
+    return replace(finding, source=largest.source, code=largest.code)
 
 
 def _at_the_limit(recording: Recording) -> bool:
@@ -75,32 +109,49 @@ def _title(recording: Recording) -> str:
     asked = format_size(refusal.requested_bytes) if refusal.requested_bytes else "an unknown size"
     said = " ".join(filter(None, (refusal.dtype, refusal.shape, refusal.op)))
     what = f" ({said})" if said else ""
-    return f"{asked}{what} was asked for and refused while {used}"
+    after = "; the script went on" if _went_on(recording) else ""
+    return f"{asked}{what} was asked for and refused while {used}{after}"
 
 
 def _in_use(recording: Recording) -> int:
     """On the device when it was refused; in the process when that was killed."""
     if recording.outcome.refusal is not None or _at_the_limit(recording):
-        died = recording.outcome.how not in ("done", "exit")
-        last = inside(recording)[-20:] if died else inside(recording)
-        sizes = [max(s.device_bytes or 0, s.device_peak_bytes or 0) for s in last]
-        sizes += [step.device_peak_bytes or 0 for step in recording.steps[-1:]]
-        sizes += [detail.peak_bytes for detail in recording.details[-1:]]
+        went_on = _went_on(recording)
+        sizes = [max(s.device_bytes or 0, s.device_peak_bytes or 0) for s in _around_refusal(recording)]
+        sizes += [step.device_peak_bytes or 0 for step in recording.steps[-1:] if not went_on]
+        sizes += [detail.peak_bytes for detail in recording.details[-1:] if not went_on]
         if any(sizes):
             return max(sizes)
     host = host_peak(recording)
     return (host.rss_bytes or 0) if host else 0
 
 
+def _went_on(recording: Recording) -> bool:
+    """Whether the script caught the error and went on."""
+    return recording.outcome.refusal is not None and recording.outcome.how in ("done", "exit")
+
+
+def _around_refusal(recording: Recording) -> Sequence[Sample]:
+    """The last samples of a run that died; those just before what a script caught: one is taken then."""
+    samples, refusal = inside(recording), recording.outcome.refusal
+    if not _went_on(recording) or refusal is None:
+        return samples[-20:]
+    at = refusal.time
+    return samples if at is None else [s for s in samples if at - BEFORE <= s.time <= at]
+
+
 def _line(recording: Recording) -> Source | None:
     refusal = recording.outcome.refusal
     lines = [sample.source for sample in inside(recording) if sample.source is not None]
-    return (refusal.source if refusal else None) or recording.outcome.source or (lines[-1] if lines else None)
+    known = (refusal.source if refusal else None) or recording.outcome.source
+    if known is None and recording.outcome.signal == KILL and not recording.census:
+        known = only_put(recording)  # nobody looked at what was alive: the one line that keeps anything, if there is
+    return known or (lines[-1] if lines else None)
 
 
 def _filled(recording: Recording) -> str:
     """What the memory was full of: categories of the fullest step, its largest lines; else the parts of RSS."""
-    detail = fullest_detail(recording)
+    detail = fullest_detail(recording) if not _went_on(recording) else None
     tells = detail is not None and detail.peak_bytes >= NEARLY * _in_use(recording)
     if detail is not None and tells and recording.outcome.refusal is not None:
         parts = sorted(by_category(detail).items(), key=lambda item: -item[1])[:3]
@@ -116,6 +167,8 @@ def _filled(recording: Recording) -> str:
         data = min(kept[-1] if kept else 0, _in_use(recording))
         own = _in_use(recording) - data
         return f"{format_size(data)} of tensors the script holds, {format_size(own)} of the step's own"
+    if held and _known(recording) > FILLED * _in_use(recording):
+        return held
     if recording.splits:
         split = max(recording.splits, key=lambda split: split.rss_bytes)
         parts = sorted(split.parts.items(), key=lambda item: -item[1])[:3]
@@ -125,10 +178,19 @@ def _filled(recording: Recording) -> str:
 
 def _held(recording: Recording) -> str:
     """The largest things that Python knew of when somebody last looked: a look is taken at the refusal."""
-    last = max((row.time for row in recording.census), default=0.0)
-    rows = sorted((r for r in recording.census if r.time == last and r.bytes), key=lambda row: -row.bytes)[:MOST]
+    refusal = recording.outcome.refusal
+    times = [row.time for row in recording.census]
+    then = [time for time in times if refusal is not None and refusal.time is not None and time >= refusal.time]
+    look = min(then) if then and _went_on(recording) else max(times, default=0.0)
+    rows = sorted((r for r in recording.census if r.time == look and r.bytes), key=lambda row: -row.bytes)[:MOST]
     names = [f"{format_size(r.bytes)} of {r.kind}s {r.example}" + (f" in {r.holder}" if r.holder else "") for r in rows]
     return ", ".join(names)
+
+
+def _known(recording: Recording) -> int:
+    """Bytes of what Python knew of at the last look."""
+    last = max((row.time for row in recording.census), default=0.0)
+    return sum(row.bytes for row in recording.census if row.time == last)
 
 
 def from_recording(recording: Recording) -> list[Remedy]:

@@ -68,6 +68,11 @@ class File:
                 best = node
         return best
 
+    def class_of(self, line: int) -> str:
+        """The name of the innermost class whose text has the line."""
+        found = [node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef) and line in whole(node)]
+        return found[-1].name if found else ""
+
     def enclosing(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The innermost function with a name in whose body the line is."""
         best = None
@@ -139,7 +144,8 @@ class Code:
             return False
         if name.startswith("on_") or name in CALLED_BY_KERAS:
             return True
-        return any(self._runs_often(line, above | {name}) for line in self.uses(name))
+        called = file.class_of(source.line) if name == "__init__" else name
+        return any(self._runs_often(line, above | {name}) for line in self.uses(called))
 
     def uses(self, name: str) -> list[Source]:
         """Live lines that call a function or method by its name."""
@@ -171,9 +177,21 @@ class Code:
                             found.append(Source(file.name, node.lineno))
         return found
 
+    def told(self, name: str) -> list[Source]:
+        """Live lines in a loop that call a method of `name` for its effect, with more than numbers and texts."""
+        found = []
+        for file in self.files():
+            for node in file.nodes():
+                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                    line = Source(file.name, node.lineno)
+                    called = dotted(node.value.func).split(".")
+                    if len(called) > 1 and name in called[:-1] and self.puts_large(line) and self.in_loop(line):
+                        found.append(line)
+        return found
+
     def puts_large(self, line: Source) -> bool:
         """Whether the statement at a line puts more than numbers and texts somewhere, by its looks."""
-        statement = self._statement(line)
+        statement = self.statement(line)
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             call = statement.value
             values = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -184,16 +202,16 @@ class Code:
 
     def keys_at(self, line: Source) -> set[str]:
         """Constant keys in the statement at a line: `grads` of `history["grads"].append(g)`."""
-        statement = self._statement(line)
+        statement = self.statement(line)
         return constant_keys(statement) if statement is not None else set()
 
     def mentions(self, line: Source, names: Iterable[str]) -> bool:
         """Whether the statement at a line reads one of the names."""
-        statement = self._statement(line)
+        statement = self.statement(line)
         read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} if statement else set()
         return bool(read & set(names))
 
-    def _statement(self, line: Source) -> ast.stmt | None:
+    def statement(self, line: Source) -> ast.stmt | None:
         file = self.file(line.file)
         return file.statement(line.line) if file else None
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest, rise
+from lowtide.diagnose.syntax import NONE, multiplied
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
-from lowtide.record import Data, Recording
+from lowtide.record import Data, Held, Recording
 from lowtide.record.extremes import fullest_stages
-from lowtide.record.views import fullest_detail
+from lowtide.record.views import device_peak, fullest_detail, inside
 from lowtide.units import format_size
 
 NOTABLE = 0.05
@@ -120,6 +121,34 @@ def collected(recording: Recording) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def many_times(recording: Recording) -> Iterator[Finding]:
+    """An array that has another several times over: all augmentations at once, all windows of a series."""
+    code = read_code(recording)
+    arrays: dict[str, Held] = {}
+    for row in recording.census:
+        name = row.holder.partition(" (")[0]
+        if row.kind == "array" and row.objects == 1 and name.isidentifier():
+            arrays[name] = max(row, arrays.get(name, row), key=lambda r: r.bytes)
+    for name, row in arrays.items():
+        for line in code.assigns(name):
+            found = multiplied(statement) if (statement := code.statement(line)) is not None else NONE
+            parts = sum(arrays[part].bytes for part in found.names if part in arrays and part != name)
+            if (parts or found.surely) and row.bytes >= 2 * parts and is_worth(recording, row.bytes, NOTABLE):
+                yield _many_times(recording, row, line, sorted(found.names), parts)
+
+
+def _many_times(recording: Recording, row: Held, line: Source, names: list[str], parts: int) -> Finding:
+    copies = [r.bytes for r in recording.census if r.kind == "tensor" and r.example == row.example]
+    size = row.bytes + max(copies, default=0)
+    others = ", ".join(f"`{name}`" for name in names)
+    return Finding(
+        "array-many-times", PROBLEM, f"{row.example} has what is in {others} many times over",
+        size, line, read_code(recording).text(line),
+        "make each batch when it is needed, from the array itself: a generator, keras.utils.PyDataset, a map of "
+        "tf.data, keras.utils.timeseries_dataset_from_array", None, row.holder, size - parts,
+    )  # fmt: skip
+
+
 def padded(recording: Recording) -> Iterator[Finding]:
     """Batches that are mostly padding, because one row is far longer than the others."""
     lines: dict[Source | None, Data] = {}
@@ -140,13 +169,16 @@ def padded(recording: Recording) -> Iterator[Finding]:
 
 
 def _shaped_like(recording: Recording, shape: str) -> int:
-    """What a step has at its peak with the first two dimensions of a padded batch: the batch, and what is made of it."""
+    """What a step has at its peak with the first two dimensions of a batch: the batch, and what is made of it."""
     first = ",".join(re.findall(r"\d+", shape)[:2]) + ","
     sizes = [
         sum(a.chunk_bytes for a in detail.at_peak if (",".join(re.findall(r"\d+", a.shape)) + ",").startswith(first))
         for detail in recording.details
     ]
-    return max(sizes, default=0)
+    samples = [s for s in inside(recording) if s.device_bytes is not None]
+    low, high = min((s.device_bytes or 0 for s in samples), default=0), device_peak(recording)
+    # Without a detailed step, all that the run has on the device for a while is taken to be of it.
+    return max(sizes) if sizes else high.bytes - low if high else 0
 
 
 def buffers(recording: Recording) -> Iterator[Finding]:

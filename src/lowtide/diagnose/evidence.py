@@ -6,13 +6,14 @@ All pure, all from one Recording.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from lowtide.diagnose.code import Code, read_code
 from lowtide.program import Source
-from lowtide.record import STEP_KINDS, Held, Recording, Sample
+from lowtide.record import STEP_KINDS, Held, Recording, Sample, Step
 from lowtide.record.views import device_peak, host_peak, inside, main_kind, main_steps
 
 LEAST = 1 << 20
@@ -125,12 +126,17 @@ def _forms(recording: Recording, time: float) -> dict[tuple[str, str], list[Held
     return forms
 
 
+CYCLE = "reference cycle"
+"""In the words of a holder that only holds itself."""
 ONE_LOOK = 0.3
 """Seconds that one look at all stages takes at most."""
 MOST_JUMPS, RISES = 2, 40
 """Growth is made of many rises, one in so many values at least: a jump or two are none."""
 FEWEST = 6
 """Values that a trend takes."""
+MOSTLY = 0.8
+LOWS = 4
+"""A low is looked for in this part of the values."""
 
 
 def series(recording: Recording, of: str) -> list[int]:
@@ -149,12 +155,26 @@ def series(recording: Recording, of: str) -> list[int]:
 def phases(recording: Recording, of: str) -> list[list[int]]:
     """The run's own steps, and every other kind of call that it repeats: an evaluation, eager code after training."""
     main = main_kind(recording)
-    found = [series(recording, of)]
+    found = _by_line([step for _, step in main_steps(recording)], of) or [series(recording, of)]
     for kind in STEP_KINDS:
-        values = [size for s in recording.steps if s.kind == kind and (size := getattr(s, of)) is not None]
+        steps = [step for step in recording.steps if step.kind == kind]
+        values = [size for step in steps if (size := getattr(step, of)) is not None]
         if kind != main and len(values) >= FEWEST:
-            found.append(values)
+            found += _by_line(steps, of) or [values]
     return found
+
+
+def _by_line(steps: Sequence[Step], of: str) -> list[list[int]]:
+    """Steps of several lines that take turns, line by line: what one has left when it ends is no measure of another.
+
+    Empty where one line has nearly all of them.
+    """
+    lines: dict[Source | None, list[int]] = {}
+    for step in steps:
+        if (size := getattr(step, of)) is not None:
+            lines.setdefault(step.source, []).append(size)
+    often = [values for values in lines.values() if len(values) >= FEWEST]
+    return often if len(often) > 1 and sum(map(len, often)) >= MOSTLY * len(steps) else []
 
 
 def afterwards(recording: Recording, of: str) -> list[int]:
@@ -175,12 +195,19 @@ def _goes_on(values: Sequence[int]) -> bool | None:
     if len(values) < FEWEST:
         return None
     middle = len(values) // 2
-    total, late = max(values[-1], values[middle]) - values[1], max(values[middle:]) - values[middle]
+    total, late = max(values[-1], values[middle]) - values[1], _rise_of_lows(values[middle:])
     if total <= 0 or late <= 0:
         return False
     rises = sum(b > a for a, b in pairwise(values[middle:]))
     even = (len(values) - middle) / len(values)
     return late >= STILL * even * total and rises >= max(MOST_JUMPS, (len(values) - middle) / RISES)
+
+
+def _rise_of_lows(values: Sequence[int]) -> int:
+    """By how much the lows become higher: what goes up and down, and always as far down, does not grow."""
+    width = max(1, len(values) // LOWS)
+    lows = [min(values[at : at + width]) for at in range(len(values) - width + 1)]
+    return max(lows) - lows[0]
 
 
 def grows_afterwards(recording: Recording, of: str) -> bool:
@@ -220,6 +247,9 @@ def is_users(holder: str) -> bool:
 def line_that_keeps(recording: Recording, row: Held) -> Source | None:
     """The user's line that put things where they are held; failing that, the line that made them."""
     code = read_code(recording)
+    if CYCLE in row.holder:
+        line = likeliest(code, [at for at in code.uses(names_in(row.holder)[-1]) if code.in_loop(at)])
+        return line or _made_often(recording, row.made)
     if is_users(row.holder):
         for name in names_in(row.holder):
             line = _put_of(code, code.puts_into(name), row) or code.cached(name)
@@ -227,8 +257,24 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
                 return line
     if row.held_at and code.ran(row.held_at) and row.holder and row.kind not in ("tensor", "array"):
         return row.held_at
-    by_name = _kept_by_name(recording, row) or (row.held_at if code.ran(row.held_at) else None)
-    return by_name or row.made or only_put(recording)
+    told = _told(code, row) if is_users(row.holder) and not code.in_loop(row.held_at) else None
+    by_name = told or _kept_by_name(recording, row) or (row.held_at if code.ran(row.held_at) else None)
+    return by_name or _made_often(recording, row.made) or only_put(recording)
+
+
+def _told(code: Code, row: Held) -> Source | None:
+    """The line of a loop that hands them to their holder by a method of the holder's own: `log.debug("%s", y)`."""
+    names = reversed(names_in(row.holder))
+    return next((line for name in names if (line := likeliest(code, code.told(name))) is not None), None)
+
+
+def _made_often(recording: Recording, made: Source | None) -> Source | None:
+    """The line that made them; where that runs once (a layer's definition), the one that called it again and again."""
+    code = read_code(recording)
+    if made is None or code.in_loop(made):
+        return made
+    calls = Counter(step.source for _, step in main_steps(recording) if code.in_loop(step.source))
+    return calls.most_common(1)[0][0] if calls else made
 
 
 def _put_of(code: Code, lines: Iterable[Source], row: Held) -> Source | None:

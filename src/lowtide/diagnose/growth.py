@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from lowtide.diagnose.code import read_code
@@ -69,9 +71,10 @@ def _line(detail: Detail, site: int) -> Source | None:
 
 def on_host(recording: Recording) -> Iterator[Finding]:
     """The process grows from step to step outside the device: the lines it was on meanwhile."""
-    if _few_steps(recording) or not host_goes_on(recording):
+    outside = _outside_device(recording)
+    if _few_steps(recording) or not host_goes_on(outside):
         return
-    found = rise(recording, "rss_bytes") - rise(recording, "device_bytes")
+    found = rise(outside, "rss_bytes")
     found -= sum(g.bytes for g in grown(recording) if g.row.kind == "array")
     if not is_worth(recording, found, NOTABLE) or _retained(recording) > found / 2:
         return
@@ -84,6 +87,31 @@ def on_host(recording: Recording) -> Iterator[Finding]:
         "Python objects, graphs or closures pile up: `lowtide run --host tracemalloc` names the lines that allocate",
         round(found / max(1, step_count(recording))), "", found,
     )  # fmt: skip
+
+
+def _outside_device(recording: Recording) -> Recording:
+    """The same run, with RSS less what is the device's, on a CPU, and less what building graphs took.
+
+    Memory that an allocator has once used stays with the process, so its highest until then is what counts: a larger
+    batch lifts RSS for good, and is no growth.
+    """
+    peaks = [(s.stop, s.device_peak_bytes or 0) for s in recording.steps]
+    peaks += [(s.time, s.device_peak_bytes or 0) for s in recording.samples]
+    on_host = all("CPU" in device.name for device in recording.run.machine.devices)
+    highs = [(time, "high", size) for time, size in peaks if on_host]
+    built = [(trace.time, "built", max(0, trace.rss_bytes or 0)) for trace in recording.traces]
+    times, sizes, high, graphs = [0.0], [0], 0, 0
+    for time, what, size in sorted(highs + built):
+        high, graphs = (max(high, size), graphs) if what == "high" else (high, graphs + size)
+        times.append(time)
+        sizes.append(high + graphs)
+
+    def less(rss: int | None, time: float) -> int | None:
+        return None if rss is None else rss - sizes[bisect_right(times, time) - 1]
+
+    steps = tuple(s._replace(rss_bytes=less(s.rss_bytes, s.stop)) for s in recording.steps)
+    samples = tuple(s._replace(rss_bytes=less(s.rss_bytes, s.time)) for s in recording.samples)
+    return replace(recording, steps=steps, samples=samples)
 
 
 def _traced(recording: Recording) -> Source | None:

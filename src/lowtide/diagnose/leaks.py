@@ -6,27 +6,53 @@ from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import (
+    CYCLE,
     Grown,
     goes_on,
     grown,
     grows_afterwards,
     host_goes_on,
+    is_users,
     is_worth,
     line_that_keeps,
+    names_in,
 )
-from lowtide.diagnose.types import PROBLEM, Finding
-from lowtide.record import Recording
+from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
+from lowtide.record import Held, Recording
 from lowtide.units import format_size
 
+PILE, HELD = 3, 0.1
+"""So many of a form, with this part of the peak, are a pile."""
 PINS = 4
 """A view that shows less than one part in this of what it keeps is named for it."""
 
 
 def kept(recording: Recording) -> Iterator[Finding]:
     """Tensors, arrays and variables of one form of which there are ever more."""
-    for found in grown(recording):
-        if found.row.kind in ("tensor", "array", "variable") and _is_leak(recording, found):
-            yield _finding(recording, found)
+    leaks = [g for g in grown(recording) if g.row.kind in ("tensor", "array", "variable") and _is_leak(recording, g)]
+    for found in leaks:
+        yield _finding(recording, found)
+    yield from _piles(recording, {(found.row.kind, found.row.example) for found in leaks})
+
+
+def _piles(recording: Recording, known: set[tuple[str, str]]) -> Iterator[Finding]:
+    """Many things of one form in a container that a loop fills, and that is full before anybody could see it grow."""
+    code = read_code(recording)
+    piles: dict[tuple[str, str], Held] = {}
+    for row in recording.census:
+        form = row.kind, row.example
+        if row.kind in ("tensor", "array") and row.objects >= PILE and form not in known and is_users(row.holder):
+            piles[form] = max(row, piles.get(form, row), key=lambda r: r.bytes)
+    for row in piles.values():
+        puts = [line for name in names_in(row.holder) for line in code.puts_into(name) if code.in_loop(line)]
+        if puts and is_worth(recording, row.bytes, HELD):
+            source = line_that_keeps(recording, row)
+            yield Finding(
+                f"{row.kind}s-kept", ADVICE, f"{row.objects} {row.kind}s of {row.example} are held at once",
+                row.bytes, source, code.text(source),
+                "make each when it is needed and let it go, if not all of them are needed at a time", None, row.holder,
+                row.bytes - row.bytes // row.objects,
+            )  # fmt: skip
 
 
 def _is_leak(recording: Recording, found: Grown) -> bool:
@@ -67,4 +93,6 @@ def _fix(holder: str, kind: str) -> str:
     if not holder:
         return "make them once and reuse them: TensorFlow itself holds on to these"
     place = holder.partition(" (")[0]
+    if CYCLE in holder:
+        return f"break the cycle that `{place}` is in (weakref, or `del` its parts), or call gc.collect() now and then"
     return f"keep {what[kind]} instead, or take old ones out of `{place}`"

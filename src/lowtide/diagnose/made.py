@@ -172,6 +172,7 @@ def made_in_loop(recording: Recording) -> Iterator[Finding]:
     found = [
         m for m in repeated
         if m.kind in REMEDY and not (owners and m.kind in ("variable", "layer")) and _is_suspect(code.text(m.source), m)
+        and (m.kind != "variable" or _pile_up(recording, m))
     ]  # fmt: skip
     if not found:
         return
@@ -195,6 +196,14 @@ def _is_plain(made: Made) -> bool:
 def _runs_again(recording: Recording, made: Made) -> bool:
     code = read_code(recording)
     return code.ran(made.source) and code.in_loop(made.source)
+
+
+def _pile_up(recording: Recording, made: Made) -> bool:
+    """Whether variables become more: those of an optimizer are made in a loop too, all in its first turn."""
+    looks = {row.time for row in recording.census}
+    if len(looks) < 2:
+        return made.number >= step_count(recording)
+    return any(g.row.kind == "variable" and g.objects >= MANY for g in grown(recording))
 
 
 def _is_suspect(text: str, made: Made) -> bool:

@@ -15,6 +15,10 @@ from lowtide.record.views import by_category, device_peak, fullest_detail, insid
 from lowtide.units import format_size
 
 LARGE, NOTABLE = 0.2, 0.12
+SOME, HALF = 0.05, 0.4
+"""Less of the run's peak is enough where it is nearly half of the device's."""
+NEARLY_EQUAL = 0.8
+_WORK = ("MatMul", "Conv", "Einsum")
 SOON = 1.0
 """Seconds around the highest sample in which the line is looked for."""
 IDLE = 0.25
@@ -45,8 +49,10 @@ def by_line(recording: Recording) -> Iterator[Finding]:
         del sizes[source]  # a model's definition: what all its layers have is no line's own
     if not sizes:
         return
-    source, size = sizes.most_common(1)[0]
-    if is_worth(recording, size, NOTABLE):
+    source = _of_nearly_equal(detail, sizes)
+    size = sizes[source]
+    most = is_worth(recording, size, SOME) and size > HALF * detail.peak_bytes
+    if most or is_worth(recording, size, NOTABLE):
         largest, shape = _largest(detail, source)
         yield Finding(
             "peak-by-line", ADVICE,
@@ -55,6 +61,20 @@ def by_line(recording: Recording) -> Iterator[Finding]:
             SMALLER,
             None, "", largest,
         )  # fmt: skip
+
+
+def _of_nearly_equal(detail: Detail, sizes: Counter[Source]) -> Source:
+    """The line with most; of several with nearly as much, one that only copies, widens or combines.
+
+    What a product or a convolution makes is mostly wanted.
+    """
+    top = sizes.most_common(1)[0][1]
+    near = [source for source, size in sizes.most_common() if size >= NEARLY_EQUAL * top]
+    working = {
+        detail.sites[a.site].source for a in detail.at_peak
+        if a.start and any(word in detail.sites[a.site].kind for word in _WORK)
+    }  # fmt: skip
+    return next((source for source in near if source not in working), near[0])
 
 
 def _by_samples(recording: Recording) -> Iterator[Finding]:

@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     Rule("dataset-in-constant", "data", "a whole dataset in a tf.constant", data.copied),
     Rule("dataset-copied", "data", "an array or mapped file copied by from_tensor_slices", data.copied),
     Rule("array-given-to-fit", "data", "what fit, evaluate and predict copy of a large array", data.given_to_fit),
+    Rule("array-many-times", "data", "an array that has another several times over", data.many_times),
     Rule("mostly-padding", "data", "batches padded up to one row that is far longer", data.padded),
     Rule("predict-collects", "data", "predict puts large outputs together", data.collected),
     Rule("shuffle-buffer", "data", "bytes in a shuffle buffer", data.buffers),
@@ -86,7 +87,7 @@ def diagnose(recording: Recording) -> list[Finding]:
     """What wastes memory in this run, the most important first."""
     found = [finding for check in dict.fromkeys(rule.check for rule in RULES) for finding in check(recording)]
     kept = _without_repeats(recording, _joined(found))
-    return sorted((_as_known(finding, recording) for finding in kept), key=_importance)
+    return sorted((_as_known(finding, recording) for finding in aftermath.explained(kept, recording)), key=_importance)
 
 
 def _as_known(finding: Finding, recording: Recording) -> Finding:

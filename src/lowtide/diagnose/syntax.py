@@ -61,6 +61,43 @@ def is_among(name: str, value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id == name
 
 
+_JOINS = frozenset({"concatenate", "stack", "vstack", "hstack", "append", "array"})
+_REPEATS = frozenset({"repeat", "tile"})
+
+
+class Multiplied(NamedTuple):
+    """Names whose contents an expression puts into one array several times over; `surely` without a look at sizes."""
+
+    names: frozenset[str]
+    surely: bool
+
+
+NONE = Multiplied(frozenset(), False)
+
+
+def multiplied(value: ast.AST) -> Multiplied:
+    """By its looks: an array joined with itself, repeated, or cut into windows of which all are copied."""
+    names: set[str] = set()
+    surely = False
+    for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):
+        ending = dotted(call.func).rpartition(".")[2]
+        read = [node.id for part in call.args for node in ast.walk(part) if isinstance(node, ast.Name)]
+        windows = [last_name(cut.value) for part in call.args for cut in _windows(part)] if ending in _JOINS else []
+        if ending in _REPEATS or windows:
+            names |= set(windows or read[:1])
+            surely = True
+        elif ending in _JOINS:
+            names |= {name for name in read if read.count(name) > 1}
+    return Multiplied(frozenset(names), surely)
+
+
+def _windows(part: ast.AST) -> list[ast.Subscript]:
+    """Slices with a beginning and an end inside a comprehension: `x[i : i + n] for i in ...`."""
+    loops = [node for node in ast.walk(part) if isinstance(node, ast.ListComp | ast.GeneratorExp)]
+    cuts = [node for loop in loops for node in ast.walk(loop.elt) if isinstance(node, ast.Subscript)]
+    return [cut for cut in cuts if isinstance(cut.slice, ast.Slice) and cut.slice.lower and cut.slice.upper]
+
+
 def reads(value: ast.AST, name: str) -> bool:
     """Whether an expression reads a name or an attribute of that name."""
     return any(isinstance(node, ast.Name | ast.Attribute) and last_name(node) == name for node in ast.walk(value))

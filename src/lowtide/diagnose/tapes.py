@@ -124,15 +124,21 @@ def records_unused(recording: Recording) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def _begins_back(detail: Detail, line: Source) -> int:
+    """When the way back begins; 0 when it is not seen. An update on the same line, of the step before, is not it."""
+    on_line = [a for a in detail.allocations if a.start and detail.sites[a.site].source == line]
+    gradients = [a.start for a in on_line if a.category == "gradients"]
+    return min(gradients or [a.start for a in on_line], default=0)
+
+
 def _let_go_unused(detail: Detail, line: Source) -> int:
     """Bytes freed between the last op forward and the first one back: a tape drops what it need not go through.
 
     TensorFlow's tape does this when `gradient` is called, before anything else.
     """
-    backward = [a.start for a in detail.allocations if a.start and detail.sites[a.site].source == line]
-    if not backward:
+    back = _begins_back(detail, line)
+    if not back:
         return 0
-    back = min(backward)
     last = max((a.start for a in detail.allocations if 0 < a.start < back), default=0)
     dropped = [
         a for a in detail.allocations
@@ -144,10 +150,9 @@ def _let_go_unused(detail: Detail, line: Source) -> int:
 
 def _forward(detail: Detail, line: Source) -> int:
     """What was made before going backward and was kept for it."""
-    backward = [a.start for a in detail.allocations if a.start and detail.sites[a.site].source == line]
-    if not backward:
+    begun = _begins_back(detail, line)
+    if not begun:
         return 0
-    begun = min(backward)
     kept_for_it = [
         a for a in detail.allocations
         if a.start < begun and a.stop is not None and a.stop > begun and detail.sites[a.site].mode == "eager"

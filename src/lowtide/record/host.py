@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
+from lowtide.machine import tightest_group
 from lowtide.record.types import Machine
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 class Resident(NamedTuple):
@@ -52,30 +50,14 @@ def available_bytes() -> int:
 
 
 def cgroup_bytes() -> int | None:
-    return _number(_CGROUP / "memory.current", _CGROUP / "memory/memory.usage_in_bytes")
+    """What the control group whose limit bites first has in use; None when no limit is below the machine's memory."""
+    group = tightest_group(psutil.virtual_memory().total)
+    return group.used if group is not None else None
 
 
 def cgroup_limit() -> int | None:
-    """The control group's limit; None when there is none, or none below the machine's memory."""
-    limit = _number(_CGROUP / "memory.max", _CGROUP / "memory/memory.limit_in_bytes")
-    return limit if limit is not None and limit < psutil.virtual_memory().total else None
-
-
-def oom_kills() -> int | None:
-    """How often the kernel has killed a process of this control group for want of memory."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in (_CGROUP / "memory.events").read_text().splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
-    return None
-
-
-def _number(*files: Path) -> int | None:
-    for file in files:
-        with contextlib.suppress(OSError, ValueError):
-            return int(file.read_text())
-    return None
+    group = tightest_group(psutil.virtual_memory().total)
+    return group.limit if group is not None else None
 
 
 def this_machine() -> Machine:

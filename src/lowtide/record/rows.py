@@ -149,5 +149,6 @@ def unpack_outcome(text: str) -> Outcome:
     fields = json.loads(text)
     refusal = fields.pop("refusal")
     if refusal is not None:
-        refusal = Refusal._make([*refusal[:-1], _as_source(refusal[-1])])
+        known = dict(zip(Refusal._fields, refusal, strict=False))  # an older version wrote fewer
+        refusal = Refusal(**{**known, "source": _as_source(known["source"])})
     return Outcome(source=_as_source(fields.pop("source")), refusal=refusal, **fields)

@@ -322,6 +322,8 @@ class Refusal(NamedTuple):
     op: str
     device: str
     source: Source | None
+    time: float | None = None
+    """When, where somebody was there to see: a script may catch the error and go on."""
 
 
 @dataclass(frozen=True, slots=True)

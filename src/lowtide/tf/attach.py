@@ -174,7 +174,8 @@ class Attachment:
             found = refusal_of(str(error), calling_line()) if self._watch.alive else None
             if found is not None:
                 first = self._watch.refusal is None
-                self._watch.refusal = found
+                self._watch.attempt("a sample", self._watch.sample)
+                self._watch.refusal = found._replace(time=self._watch.now)
                 self._watch.keep(found.source)
                 if first:
                     self._watch.attempt("a census", self.census)

@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 
 from lowtide.program import Source
 from lowtide.tf.places import is_users_file
-from lowtide.tf.reach import Reach, Root, is_users_class, library_roots
+from lowtide.tf.reach import Reach, Root, is_users_class, library_roots, parts_of
 
 DEPTH = 6
 WIDTH = 32
 """Levels of references, and things in a level, at most: Python compares every reference there is with each of these."""
+CYCLE_LENGTH, CYCLE_WIDTH = 5, 200
+"""References that a cycle has, and things in a level, at most."""
 SOME = 40
 """Things of a group that are asked for their holder: most of a leak have the same."""
 _PUTS = frozenset({"append", "appendleft", "extend", "add", "insert", "update", "setdefault", "put", "__setitem__"})
@@ -107,7 +109,7 @@ class Chains:
         """The way to a root that holds half of them at least: the best rank, then the most held, then the shortest."""
         ways = [path for thing in start for path in self._paths(thing, ends)]
         if not ways:
-            return Chain("", None)
+            return next((chain for thing in start if (chain := self._cycle(thing)).text), Chain("", None))
         held = Counter(id(path[-1]) for path in ways)
 
         def worth(path: list[Any]) -> tuple[bool, int, int, int]:
@@ -117,6 +119,19 @@ class Chains:
         best = min(ways, key=worth)
         root, name, _ = ends[id(best[-1])]
         return _described(root, name, best)
+
+    def _cycle(self, thing: Any) -> Chain:
+        """A thing that no name leads to, in an object of the user's that leads to itself: garbage not yet collected."""
+        waiting, seen = deque([[thing]]), {id(thing)}
+        while waiting:
+            path = waiting.popleft()
+            if is_users_class(type(path[-1])) and _leads_to_itself(path[-1]):
+                return Chain(f"{_words(_NOWHERE, type(path[-1]).__name__, path)} (a reference cycle)", None)
+            for holder in self._holders.get(id(path[-1]), ()):
+                if id(holder) not in seen:
+                    seen.add(id(holder))
+                    waiting.append([*path, holder])
+        return Chain("", None)
 
     def _paths(self, thing: Any, ends: dict[int, tuple[Root, str, int]]) -> list[list[Any]]:
         """One shortest way from a thing to each named thing above it."""
@@ -134,6 +149,24 @@ class Chains:
                         following.append([*path, holder])
             level = following
         return found
+
+
+_NOWHERE = Root(3, "", {}, "")
+
+
+def _leads_to_itself(thing: Any) -> bool:
+    """Whether a few references, none through a class or a module, come back to it."""
+    level, seen = [thing], {id(thing)}
+    for _ in range(CYCLE_LENGTH):
+        following = []
+        for part in (part for one in level for part in parts_of(one)):
+            if part is thing:
+                return True
+            if id(part) not in seen and not isinstance(part, type | types.ModuleType):
+                seen.add(id(part))
+                following.append(part)
+        level = following[:CYCLE_WIDTH]
+    return False
 
 
 def _interest(holder: Any) -> int:

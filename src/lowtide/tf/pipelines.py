@@ -46,8 +46,8 @@ class Pipelines:
             (compat_watch.ITERATOR_CLASS, "__init__", self._iterator_init),
             (compat_watch.DATASET_CLASS, "from_tensor_slices", given("from_tensor_slices", True)),
             (compat_watch.DATASET_CLASS, "from_tensors", given("from_tensors", True)),
-            (tf, "constant", given("tf.constant", False)),
-            (tf, "convert_to_tensor", given("tf.convert_to_tensor", False)),
+            (tf, "constant", functools.partial(self._converted, "tf.constant")),
+            (tf, "convert_to_tensor", functools.partial(self._converted, "tf.convert_to_tensor")),
             (trainer, "fit", given("fit", False)),
             (trainer, "evaluate", given("evaluate", False)),
             (trainer, "predict", given("predict", False)),
@@ -85,7 +85,7 @@ class Pipelines:
         @functools.wraps(original)
         def call(*arguments: Any, **options: Any) -> Any:
             if self._watch.alive:
-                for argument in (*arguments[:3], *(options.get(n) for n in ("tensors", "value", "x", "y"))):
+                for argument in (*arguments[:3], *(options.get(n) for n in ("tensors", "x", "y"))):
                     self._note(what, argument)
             result = original(*arguments, **options)
             if what == "predict":
@@ -93,6 +93,18 @@ class Pipelines:
             return result
 
         return staticmethod(call) if static else call
+
+    def _converted(self, what: str, original: Callable[..., Any]) -> Any:
+        """Note a large array that becomes a tensor. Eager Keras converts a hundred scalars a step: those pass."""
+
+        @functools.wraps(original)
+        def call(*arguments: Any, **options: Any) -> Any:
+            value = arguments[0] if arguments else options.get("value")
+            if isinstance(value, _HOLDING_DATA) and self._watch.alive:
+                self._note(what, value)
+            return original(*arguments, **options)
+
+        return call
 
     def _note(self, what: str, given: Any) -> None:
         if isinstance(given, dict | list | tuple):
@@ -153,6 +165,9 @@ class Pipelines:
                         size = prod(shape.as_list()) * spec.dtype.size
                         found.setdefault(size, Known(site, "inputs", str(tuple(shape.as_list())), spec.dtype.name))
         return found
+
+
+_HOLDING_DATA = (np.ndarray, list, tuple, dict)
 
 
 def _pads(dataset: Any) -> bool:

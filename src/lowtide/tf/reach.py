@@ -119,7 +119,7 @@ class Reach:
             following: list[Any] = []
             for holder in level:
                 root = self.steps[id(holder)].root
-                for part in _parts(holder):
+                for part in parts_of(holder):
                     if id(part) not in self.steps and self._matters(part):
                         self._note(part, Step(holder, root, ""), following)
             level = following
@@ -157,7 +157,7 @@ def is_users_class(cls: type) -> bool:
     return is_users_file(str(Path(getattr(module, "__file__", None) or "<>").absolute())) if module else False
 
 
-def _parts(holder: Any) -> Iterator[Any]:
+def parts_of(holder: Any) -> Iterator[Any]:
     """What a thing refers to, as far as it keeps it alive by itself: not a function's globals, not a frame's caller."""
     if isinstance(holder, types.FunctionType):
         yield from holder.__closure__ or ()

@@ -20,10 +20,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 from lowtide.errors import BadFile
+from lowtide.machine import oom_kills
 from lowtide.record import Outcome, Run, Sample, Writer, create_recording, finish_recording, load_recording
-from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, oom_kills, this_machine
+from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, this_machine
 from lowtide.record.types import OUTSIDE
 from lowtide.tf.tracers import check_tracer
+from lowtide.units import format_size
 
 INTERVAL = 0.1
 FLUSH_SECONDS = 0.5
@@ -157,17 +159,19 @@ def _signalled(said: Outcome, number: int, seconds: float, last: Sample | None, 
 
 
 def _why_killed(last: Sample | None, kills: int | None) -> str:
-    now = oom_kills()
+    """The kernel's own count of kills, or how full things were just before; "" when neither tells of memory."""
+    machine, now = this_machine(), oom_kills()
+    limit = machine.cgroup_limit_bytes
     if kills is not None and now is not None and now > kills:
-        return "the kernel killed a process of this control group for want of memory"
+        room = f"its control group may have {format_size(limit)}" if limit else "the machine was full"
+        return f"the kernel killed for want of memory: {room}"
     if last is None or last.available_bytes is None:
         return ""
-    machine = this_machine()
-    limit = machine.cgroup_limit_bytes
-    if last.available_bytes < SCARCE * machine.memory_bytes:
-        return "next to no memory was available when it was killed"
     if limit and last.cgroup_bytes and last.cgroup_bytes > (1 - SCARCE) * limit:
-        return "its control group was at its limit when it was killed"
+        return f"its control group had {format_size(last.cgroup_bytes)} of {format_size(limit)} when it was killed"
+    if last.available_bytes < SCARCE * machine.memory_bytes:
+        left, whole = format_size(last.available_bytes), format_size(machine.memory_bytes)
+        return f"{left} of the machine's {whole} were available when it was killed"
     return ""
 
 

@@ -147,6 +147,8 @@ def failed(watch: Watch, error: BaseException) -> Outcome:
     text = str(error)
     line = _line(error.__traceback__)
     refusal: Refusal | None = refusal_of(text, line)
+    if refusal is not None and watch.refusal is not None:
+        refusal = refusal._replace(time=watch.refusal.time)
     watch.keep(line)
     return Outcome(
         "exception", watch.now, 1, "", type(error).__name__, text[:4000], line, refusal,

@@ -1,0 +1,76 @@
+"""Which line keeps things: by the names of their holder, by who hands them over, by who makes them again and again."""
+
+from __future__ import annotations
+
+from lowtide.diagnose import ADVICE, PROBLEM, diagnose
+from lowtide.diagnose.code import Code
+from tests.diagnose.examples import at, census, held, recording
+
+
+def test_what_a_method_of_its_holder_was_told_is_that_lines() -> None:
+    code = (
+        "log = logging.getLogger()\nfor step in range(20):\n    y = f(x)\n    log.info('step %d', 3)\n"
+        "    log.debug('y %s', y)\n"
+    )
+    row = held("tensor", "log.handlers.buffer.args (list of 20, global of train.py)", 20, 200)._replace(held_at=at(1))
+    found = diagnose(recording(code, device=10, census=census(row)))
+    assert (found[0].id, found[0].source) == ("tensors-kept", at(5))
+
+
+CYCLES = """\
+class Context:
+    def __init__(self, out):
+        self.out, self.me = out, self
+model = Sequential()
+for step in range(20):
+    context = Context(model(x))
+"""
+
+
+def test_cycles_that_nobody_collects_are_named_by_the_line_that_makes_them() -> None:
+    row = held("tensor", "Context.out (a reference cycle)", 20, 200, made=4)
+    found = diagnose(recording(CYCLES, device=10, census=census(row)))
+    assert (found[0].id, found[0].source) == ("tensors-kept", at(6))
+    assert "gc.collect()" in found[0].fix
+
+
+def test_a_constructor_runs_as_often_as_its_class_is_called() -> None:
+    assert Code(recording(CYCLES)).in_loop(at(3))
+    assert not Code(recording(CYCLES.replace("for step in range(20):", "if True:"))).in_loop(at(3))
+
+
+def test_a_layer_that_is_defined_once_is_not_the_line_that_keeps_its_outputs() -> None:
+    run = recording(CYCLES, device=10, kind="call", line=6, census=census(held("tensor", "", 20, 200, made=4)))
+    assert diagnose(run)[0].source == at(6)
+
+
+PILE = "folds = []\nfor fold in range(5):\n    folds.append(Dataset.from_tensor_slices(x[fold]))\nfit(folds)\n"
+
+
+def test_a_pile_that_was_there_before_anybody_looked_is_advice() -> None:
+    row = held("tensor", "folds._tensors (list of 5, global of train.py)", 5, 200)
+    found = diagnose(recording(PILE, kind="fit", line=4, census=census(row, before=5)))
+    assert [(f.id, f.severity, f.source) for f in found] == [("tensors-kept", ADVICE, at(3))]
+    assert found[0].saving_bytes == found[0].bytes - found[0].bytes // 5
+
+
+def test_weights_in_a_list_that_no_loop_fills_are_no_pile() -> None:
+    row = held("array", "weights (list of 5, global of train.py)", 5, 200)
+    assert diagnose(recording("weights = model.get_weights()\nfit()\n", kind="fit", census=census(row, before=5))) == []
+
+
+def joined(code: str, **sizes: float) -> list[tuple[str, int | None]]:
+    rows = tuple(held("array", f"{name} (global of train.py)", 1, size) for name, size in sizes.items())
+    found = diagnose(recording(code + "model.fit(wide)\n", kind="fit", line=2, census=rows))
+    return [(f.id, f.source.line if f.source else None) for f in found if f.severity == PROBLEM]
+
+
+def test_all_windows_of_a_series_are_the_series_many_times() -> None:
+    windows = "wide = np.stack([series[i : i + 128] for i in range(len(series) - 128)])\n"
+    assert joined(windows, wide=90) == [("array-many-times", 1)]
+    assert joined("wide = np.tile(x, (8, 1))\n", wide=90, x=10) == [("array-many-times", 1)]
+
+
+def test_files_put_together_and_parts_of_an_array_are_not() -> None:
+    assert joined("wide = np.concatenate([load(name) for name in names])\n", wide=90) == []
+    assert joined("wide = np.concatenate([x[:100], x[200:]])\n", wide=90, x=100) == []

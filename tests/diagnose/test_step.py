@@ -1,0 +1,63 @@
+"""Who made a buffer at the peak: the user's line, or the optimizer that the user chose."""
+
+from __future__ import annotations
+
+from lowtide.diagnose import ADVICE, diagnose
+from lowtide.record import Made, Recording
+from tests.diagnose.examples import MIB, at, detail, recording, site, tape
+
+CODE = "model = Sequential([Embedding(50000, 256)])\nmodel.compile(Adam())\nmodel.fit(x)\n"
+TABLE = "[50000,256]"
+
+
+def sums_of_a_table(*names: str) -> Recording:
+    """Adam trains a table, and the gathered rows are summed by ops of these names."""
+    table = [
+        (site("embedding/table", 1, "Variable", "embedding"), "parameters", 50, 0, None, TABLE),
+        (site("adam/table_momentum", None, "Variable"), "optimizer state", 50, 0, None, TABLE),
+        (site("adam/table_velocity", None, "Variable"), "optimizer state", 50, 0, None, TABLE),
+    ]
+    sums = [(site(name, 3, "UnsortedSegmentSum", mode="graph"), "temporaries", 80, 10, 80, TABLE) for name in names]
+    made = (Made("optimizer", "Adam", at(2), 1),)
+    return recording(CODE, kind="fit", line=3, details=(detail([*table, *sums]),), made=made)
+
+
+def test_a_table_that_only_the_optimizer_makes_dense_is_the_optimizers_cost() -> None:
+    found = diagnose(sums_of_a_table("adam/UnsortedSegmentSum", "adam/UnsortedSegmentSum_1"))
+    assert [(f.id, f.severity, f.source) for f in found] == [("optimizer-state", ADVICE, at(2))]
+    assert found[0].bytes == 260 * MIB
+
+
+def test_a_table_that_is_dense_before_the_optimizer_is_a_problem_of_its_own() -> None:
+    found = diagnose(sums_of_a_table("global_norm/UnsortedSegmentSum"))
+    assert (found[0].id, found[0].source) == ("dense-gradient", at(1))
+
+
+def test_of_two_lines_with_nearly_the_same_the_one_that_only_widens_is_named() -> None:
+    both = [
+        (site("dense/MatMul", 1, "MatMul", mode="graph"), "activations", 130, 5, 90, "(1024, 20000)"),
+        (site("one_hot", 2, "OneHot", mode="graph"), "temporaries", 128, 5, 90, "(1024, 20000)"),
+    ]
+    run = recording("y = dense(x)\nt = tf.one_hot(x, 20000)\nloss(y, t)\n", kind="call", details=(detail(both),))
+    assert (diagnose(run)[0].id, diagnose(run)[0].source) == ("peak-by-line", at(2))
+
+
+def test_most_of_a_small_devices_peak_is_worth_a_word() -> None:
+    def lines(*sizes: float) -> Recording:
+        parts = [(site(f"Mul_{i}", i + 1), "temporaries", size, 5, 90, "(9, 9)") for i, size in enumerate(sizes)]
+        return recording("a\nb\nc\nd\n", kind="call", details=(detail(parts),))
+
+    assert [f.source for f in diagnose(lines(70, 20))] == [at(1)]
+    assert diagnose(lines(70, 69, 68)) == []
+
+
+def test_an_update_on_the_line_of_the_gradient_is_not_the_way_back() -> None:
+    code = "for x in data:\n    with tf.GradientTape() as tape:\n        y = f(x)\n    opt.apply(tape.gradient(y, h))\n"
+    both = detail([
+        (site("Sub", 4), "temporaries", 1, 1, 3, "(9,)"),  # of the step before
+        (site("Sigmoid", 3), "activations", 80, 10, 60, "(9, 9)"),
+        (site("SigmoidGrad", 4), "gradients", 10, 40, 45, "(9, 9)"),
+    ])  # fmt: skip
+    watched = tape(watched=9, used=1)._replace(source=at(2))
+    found = diagnose(recording(code, line=4, details=(both,), tapes=(watched,)))
+    assert (found[0].id, found[0].source) == ("tape-records-unused", at(2))
