@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide.errors import LowtideError
+from lowtide.ops import LOWERING_ATTRIBUTE
 from lowtide.program import Dim, Op, Program
 from lowtide.simulate.buffers import Trace
 from lowtide.simulate.machine import programs_of, run
@@ -265,8 +266,9 @@ def body_of(*state: tuple[str, tuple[Dim, ...], str]) -> tuple[Draft, list[int]]
 STATE = (("i", SCALAR, "int32"), ("list", SCALAR, "variant"), ("x", ROW, "float32"))
 
 
-def accumulating_loop(trips: int, pops: bool = False) -> Program:
+def accumulating_loop(trips: int, pops: bool = False, lowered: bool = False) -> Program:
     """`for _ in range(trips): x = f(x); list.append(x)`, and perhaps a loop back that takes them off again."""
+    attrs: dict[str, object] = {LOWERING_ATTRIBUTE: True} if lowered else {}
     condition, (i, _, _) = body_of(*STATE)
     test = condition.program(condition.op("less", "Less", i, i, shape=SCALAR, dtype="bool"))
     forward, (i, kept, x) = body_of(*STATE)
@@ -278,18 +280,18 @@ def accumulating_loop(trips: int, pops: bool = False) -> Program:
     start, x = draft.argument("i", SCALAR, "int32"), draft.argument("x")
     kept = draft.op("list", "EmptyTensorList", shape=SCALAR, dtype="variant")
     outputs = tuple(draft.value(shape, dtype) for _, shape, dtype in STATE)
-    draft.ops.append(Op("loop", "While", (start, kept, x), outputs, bodies=(0, 1), trips=Dim(trips)))
+    draft.ops.append(Op("loop", "While", (start, kept, x), outputs, attrs=attrs, bodies=(0, 1), trips=Dim(trips)))
     if pops:
         backward, (i, kept, x) = body_of(*STATE)
         popped = backward.value(SCALAR, "variant"), backward.value(ROW)
         backward.ops.append(Op("pop", "TensorListPopBack", (kept,), popped))
         x = backward.op("g", "MatMul", x, popped[1])
         i = backward.op("count", "AddV2", i, i, shape=SCALAR, dtype="int32")
-        functions.append(backward.program(i, popped[0], x))
+        functions += [test, backward.program(i, popped[0], x)]
         start2 = draft.op("zero", "Const", shape=SCALAR, dtype="int32")
         back = tuple(draft.value(shape, dtype) for _, shape, dtype in STATE)
         given = (start2, outputs[1], outputs[2])
-        draft.ops.append(Op("loop_back", "While", given, back, bodies=(0, 2), trips=Dim(trips)))
+        draft.ops.append(Op("loop_back", "While", given, back, attrs=attrs, bodies=(2, 3), trips=Dim(trips)))
         return draft.program(back[2], functions=functions)
     return draft.program(outputs[1], functions=functions)
 
@@ -311,7 +313,37 @@ def test_the_loop_back_holds_the_list_it_was_given_until_it_is_done(trips: int) 
     states = min(trips, 2)
     rows = (trips + states) * BATCH * KB
     assert rows < peak(program) <= rows + 2 * LIST + 4 + 4
-    assert story(program).endswith("-push" + " -f" * trips + " -count -pop -g")
+    assert story(program).endswith("-f " * (trips - 1) + "-push -f -count -pop -g")
+
+
+@pytest.mark.parametrize("trips", [1, 2, 50])
+def test_a_lowered_loop_back_frees_each_trip_as_it_goes(trips: int) -> None:
+    """Its list is nobody else's, so nothing is copied, and the row of a trip goes with that trip."""
+    program = accumulating_loop(trips, pops=True, lowered=True)
+    assert (trips + 1) * BATCH * KB <= peak(program) <= (trips + 1) * BATCH * KB + LIST + 4 + 4 + 1
+    back = story(program)[story(program).index("+g") :]
+    assert [word for word in back.split() if word in ("+g", "-f")] == ["+g", "-f"] * trips
+    assert "pop" not in back
+
+
+@pytest.mark.parametrize("trips", [0, 1, 3])
+def test_after_a_lowered_loop_nothing_is_alive_but_what_somebody_reads(trips: int) -> None:
+    program = accumulating_loop(trips, pops=True, lowered=True)
+    trace = run(program, BATCH, steps=2)[1]
+    assert sum(1 if allocated else -1 for _, allocated in trace.log) == 0
+
+
+def test_the_constants_of_a_lowered_loop_are_there_before_the_step() -> None:
+    body, (i,) = body_of(("i", SCALAR, "int32"))
+    one = body.op("one", "Const", shape=SCALAR, dtype="int32")
+    step = body.program(body.op("count", "AddV2", i, one, shape=SCALAR, dtype="int32"))
+    for attrs in ({LOWERING_ATTRIBUTE: True}, {}):
+        draft = Draft()
+        start, result = draft.argument("i", SCALAR, "int32"), draft.value(SCALAR, "int32")
+        draft.ops.append(Op("loop", "While", (start,), (result,), attrs=attrs, bodies=(0, 1), trips=Dim(2)))
+        program = draft.program(result, functions=[step, step])
+        assert ("+one" in story(program)) is not bool(attrs)
+        assert "+one" not in story(program, step=1)
 
 
 def test_a_popped_element_is_freed_once_read_when_nobody_else_holds_the_list() -> None:
@@ -324,7 +356,7 @@ def test_a_popped_element_is_freed_once_read_when_nobody_else_holds_the_list() -
     popped = draft.value(SCALAR, "variant"), draft.value(ROW)
     draft.ops.append(Op("pop", "TensorListPopBack", (kept,), popped))
     program = draft.program(popped[0], draft.op("c", "MatMul", popped[1]))
-    assert story(program) == "+list +a +b +c -b -list -a -c"
+    assert story(program) == "+list +a +b +c -b -a -list -c"
 
 
 def test_a_list_that_somebody_else_holds_is_copied_but_not_its_elements() -> None:
@@ -335,7 +367,18 @@ def test_a_list_that_somebody_else_holds_is_copied_but_not_its_elements() -> Non
     one = draft.op("one", "TensorListPushBack", empty, row, shape=SCALAR, dtype="variant")
     two = draft.op("two", "TensorListPushBack", one, row, shape=SCALAR, dtype="variant")
     program = draft.program(one, two)
-    assert story(program) == "+empty +row +two -empty -two -row"
+    assert story(program) == "+empty +row +two -empty -row -two"
+
+
+def test_an_empty_list_made_of_constants_is_a_constant_that_everybody_copies() -> None:
+    """TensorFlow computes it before the first step; the op stays in its place, for nothing."""
+    draft = Draft()
+    size = draft.op("size", "Const", shape=SCALAR, dtype="int32")
+    empty = draft.op("empty", "EmptyTensorList", size, shape=SCALAR, dtype="variant")
+    row = draft.op("row", "MatMul", draft.argument())
+    program = draft.program(draft.op("push", "TensorListPushBack", empty, row, shape=SCALAR, dtype="variant"))
+    for step in range(2):
+        assert story(program, step=step) == "+empty -empty +row +push -row -push"
 
 
 def test_a_list_made_from_a_tensor_copies_its_rows() -> None:

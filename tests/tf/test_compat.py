@@ -10,7 +10,10 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from lowtide.ops import LOWERING_ATTRIBUTE
 from lowtide.tf import compat
+from lowtide.tf.rewrite import as_function
+from lowtide.tf.trace import capture_function
 from tests.tf.children import run_script
 
 pytestmark = pytest.mark.tensorflow
@@ -29,10 +32,14 @@ def test_default_device() -> None:
         assert compat.default_device() in tf.zeros([1]).device
 
 
-def optimized_kinds(concrete: Any) -> list[str]:
+def optimized(concrete: Any) -> Any:
     graph = concrete.graph
     keep = [t.op.name for t in (*graph.inputs, *graph.outputs)]
-    return [node.op for node in compat.optimize_graph(graph.as_graph_def(), graph, keep).node]
+    return compat.optimize_graph(graph.as_graph_def(), graph, keep)
+
+
+def optimized_kinds(concrete: Any) -> list[str]:
+    return [node.op for node in optimized(concrete).node]
 
 
 def test_optimize_graph_fuses_as_it_does_before_a_real_run() -> None:
@@ -42,13 +49,40 @@ def test_optimize_graph_fuses_as_it_does_before_a_real_run() -> None:
     assert "Relu" not in optimized_kinds(concrete)
 
 
-def test_optimize_graph_keeps_a_loop_a_loop() -> None:
-    def loop(x: Any) -> Any:
-        return tf.while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, tf.tanh(x)), [0, x])[1]
+def loop(x: Any) -> Any:
+    return tf.while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, tf.tanh(x)), [0, x])[1]
 
+
+def loop_of_loops(x: Any) -> Any:
+    return tf.while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, loop(x)), [0, x])[1]
+
+
+LOWERED = {"Switch", "Merge", "Enter", "NextIteration", "Exit"}
+
+
+def loops_of(nodes: Any) -> list[Any]:
+    return [node for node in nodes if node.op in ("While", "StatelessWhile")]
+
+
+def test_optimize_graph_keeps_a_loop_a_loop() -> None:
     kinds = optimized_kinds(traced(loop, ROWS))
     assert {"While", "StatelessWhile"}.intersection(kinds)
-    assert not {"Switch", "Merge", "Enter", "NextIteration"}.intersection(kinds)
+    assert not LOWERED.intersection(kinds)
+
+
+def test_optimize_graph_leaves_it_to_tensorflow_to_lower_the_loops_that_are_not_in_functions() -> None:
+    called = tf.function(loop_of_loops)
+    graph_def = optimized(traced(lambda x: called(x) + 1.0, ROWS))  # Grappler inlines the call
+    (outer,) = loops_of(graph_def.node)
+    (inner,) = loops_of(node for function in graph_def.library.function for node in function.node_def)
+    assert outer.attr[LOWERING_ATTRIBUTE].b
+    assert LOWERING_ATTRIBUTE not in inner.attr
+
+
+def test_optimize_graph_keeps_a_branch_a_function() -> None:
+    graph_def = optimized(traced(lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.tanh(x), lambda: x), ROWS))
+    assert {"If", "StatelessIf"}.intersection(node.op for node in graph_def.node)
+    assert not any(LOWERING_ATTRIBUTE in node.attr for node in graph_def.node)
 
 
 def test_optimize_graph_leaves_what_must_be_kept_and_the_original_alone() -> None:
@@ -60,16 +94,51 @@ def test_optimize_graph_leaves_what_must_be_kept_and_the_original_alone() -> Non
     assert graph_def.SerializeToString(deterministic=True) == before
 
 
-def executed_kinds(call: Any) -> set[str]:
-    """The ops that TensorFlow ran, after everything it does to a graph."""
+def graphs_of(call: Any) -> list[Any]:
+    """The graphs of what TensorFlow ran, before and after everything it does to them."""
     owner = context.context()
     owner.enable_graph_collection()
     try:
         call()
-        metadata = owner.export_run_metadata()
+        return list(owner.export_run_metadata().function_graphs)
     finally:
         owner.disable_graph_collection()
-    return {node.op for graphs in metadata.function_graphs for node in graphs.post_optimization_graph.node}
+
+
+def executed_kinds(call: Any) -> set[str]:
+    """The ops that TensorFlow ran, by the names it knows before oneDNN's own."""
+    return {node.op for graphs in graphs_of(call) for node in graphs.post_optimization_graph.node}
+
+
+def run_of_loop(change: Any) -> list[Any]:
+    """The nodes that TensorFlow ran of a captured `loop`, its graph changed before: those of the loop, if lowered."""
+    x = tf.ones([4, 8])
+    step = capture_function(tf.function(loop), (x,), {})
+    graph_def = change(step.graph_def)
+    graphs = graphs_of(lambda: np.testing.assert_allclose(as_function(step, graph_def)(x)[0], loop(x)))
+    return [node for each in graphs for part in each.partition_graphs for node in part.node]
+
+
+def each_trip_alone(graph_def: Any) -> Any:
+    for node in graph_def.node:
+        compat.one_trip_at_a_time(node)
+    return graph_def
+
+
+def test_one_trip_at_a_time() -> None:
+    runs = run_of_loop(lambda graph_def: graph_def), run_of_loop(each_trip_alone)
+    at_once = [{node.attr["parallel_iterations"].i for node in nodes if node.op == "Enter"} for nodes in runs]
+    assert at_once == [{10}, {1}]
+
+
+def test_functional_loops() -> None:
+    graph_def = optimized(traced(loop, ROWS))
+    before = graph_def.SerializeToString(deterministic=True)
+    assert not any(LOWERING_ATTRIBUTE in node.attr for node in compat.functional_loops(graph_def).node)
+    assert graph_def.SerializeToString(deterministic=True) == before
+    nodes = run_of_loop(compat.functional_loops)
+    assert loops_of(nodes)
+    assert not LOWERED.intersection(node.op for node in nodes)
 
 
 def fusable() -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lowtide.ops.table import Act, rule_of
+from lowtide.ops.table import LOWERING_ATTRIBUTE, Act, rule_of
 from lowtide.program import Op, Program
 
 
@@ -51,6 +51,11 @@ def _through_bodies(program: Program, op: Op, known: set[int], found: set[str]) 
         for position, result in enumerate(body.outputs):
             if result in touched and position < len(op.outputs):
                 known.add(op.outputs[position])
+
+
+def is_lowered(op: Op) -> bool:
+    """A loop whose ops are among those outside it, see `LOWERING_ATTRIBUTE`."""
+    return op.trips is not None and op.attrs.get(LOWERING_ATTRIBUTE) is True
 
 
 def is_branching(op: Op) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from lowtide.ops import SCRATCH_FIRST, SCRATCH_IN_BODIES, UNKNOWN, Act, Rule, is_branching, rule_at, rule_of
+from lowtide.ops import SCRATCH_FIRST, SCRATCH_IN_BODIES, UNKNOWN, Act, Rule, is_branching, is_lowered, rule_at, rule_of
 from lowtide.program import Op, Program, Value
 
 T = TypeVar("T")
@@ -39,12 +39,16 @@ class Trace(NamedTuple):
 
 
 class Compiled:
-    """A Program at one batch size, unpacked into lists that are quick to walk."""
+    """A Program at one batch size, unpacked into lists that are quick to walk.
+
+    `held` has the inputs that an op holds until it is done: a loop that is lowered hands its own to the first trip.
+    `lowered` are the bodies of such loops.
+    """
 
     def __init__(
         self, program: Program, batch: int, path: int, registry: list[Program], outermost: bool = True
     ) -> None:
-        """`outermost`: its ops are among those of the step itself, as are those of the loops that are part of it."""
+        """`outermost`: its ops are among those of the step itself, as are those of a loop that is lowered."""
         self.program = program
         self.path = path
         self.bytes = [value.bytes(batch) for value in program.values]
@@ -70,16 +74,30 @@ class Compiled:
         for index in self.folded:
             self.rules[index] = FOLDED
             self.scratch[index] = sum(self.bytes[value] for value in program.ops[index].outputs)
-        dissolved = [op.trips is not None and not path for op in program.ops]
-        self.let_go = [() if gone else op.inputs for op, gone in zip(program.ops, dissolved, strict=True)]
-        self.dissolved = frozenset(b for op, gone in zip(program.ops, dissolved, strict=True) if gone for b in op.bodies)
+        self.held = [() if is_lowered(op) else op.inputs for op in program.ops]
+        self.lowered = frozenset(body for op in program.ops if outermost and is_lowered(op) for body in op.bodies)
         self.functions = []
         for index, function in enumerate(program.functions):
             registry.append(function)
-            inside = index in self.dissolved
-            self.functions.append(Compiled(function, batch, len(registry) - 1, registry, inside))
+            self.functions.append(Compiled(function, batch, len(registry) - 1, registry, index in self.lowered))
         self.arms = _arms(self)
 
+
+def copied_on_read(program: Program) -> set[int]:
+    """Handles of variables that are updated row by row: TensorFlow copies such a variable whenever it is read."""
+    found: set[int] = set()
+    for op in program.ops:
+        if op.kind.startswith(_ROW_BY_ROW):
+            found.update(value for value in op.inputs if program.values[value].dtype == "resource")
+        for index in op.bodies:
+            body = program.functions[index]
+            given = op.inputs[len(op.inputs) - len(body.inputs) :]
+            inside = copied_on_read(body)
+            found.update(outer for outer, inner in zip(given, body.inputs, strict=True) if inner in inside)
+    return found
+
+
+_ROW_BY_ROW = ("ResourceScatter", "ResourceSparseApply")
 
 FOLDED = Rule(Act.SOURCE, recomputable=False)
 _LARGEST_FOLDED = 10 << 20
@@ -99,11 +117,16 @@ def _folded(program: Program, sizes: Sequence[int]) -> set[int]:
             known.update(op.outputs)
         elif op.inputs and not op.bodies and known.issuperset(op.inputs):
             rule = rule_of(op.kind)
-            small = all(sizes[v] <= _LARGEST_FOLDED and program.values[v].dtype != "variant" for v in op.outputs)
-            if rule is not None and rule.recomputable and small:
+            small = all(sizes[v] <= _LARGEST_FOLDED for v in op.outputs)
+            if rule is not None and rule.recomputable and small and _is_plain(op, rule, program.values):
                 known.update(op.outputs)
                 folded.add(index)
     return folded
+
+
+def _is_plain(op: Op, rule: Rule, values: Sequence[Value]) -> bool:
+    """Of tensor lists, only an empty one can be a constant."""
+    return rule.act is Act.LIST_NEW or all(values[v].dtype != "variant" for v in op.outputs)
 
 
 def _scratch(op: Op, rule: Rule, values: Sequence[Value], batch: int, inside: bool) -> int:
@@ -166,10 +189,11 @@ class Buffers:
             self._free(buffer)
 
     def _free(self, buffer: int) -> None:
-        self._stop[buffer] = len(self._log)
-        self._log.append((buffer, False))
+        """What a list holds goes first, then the list."""
         for element in self._contents.pop(buffer, ()):
             self._release(element)
+        self._stop[buffer] = len(self._log)
+        self._log.append((buffer, False))
 
     def _place(self, size: int, maker: tuple[int, int]) -> int:
         """A buffer that is there before the step and is held for good."""

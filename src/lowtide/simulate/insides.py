@@ -19,15 +19,16 @@ class OpNeeds(NamedTuple):
 
 
 def op_needs(program: Program, batch: int, order: Sequence[int]) -> OpNeeds:
-    """Loops and branches are seen from outside: the most they had alive at once beyond what they left."""
+    """Loops and branches are seen from outside: the most they had alive at once beyond what they left.
+
+    A loop that is lowered frees what it was given as it goes, if nobody else holds it: then it needs that much less.
+    """
     trace, boundaries, lists = run_watched(program, batch, order)
     scratch: dict[int, int] = {}
     for index, (start, end) in boundaries.items():
         live = most = left = 0
         for moment in range(start, end):
             buffer, allocated = trace.log[moment]
-            if trace.start[buffer] < start:
-                continue  # from before the op: its inputs
             size = trace.bytes[buffer]
             live += size if allocated else -size
             most = max(most, live)

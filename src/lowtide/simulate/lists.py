@@ -8,6 +8,12 @@ from lowtide.simulate.buffers import Buffers, Compiled
 _NO_LIMIT = 1 << 62
 
 
+def room_in(op: Op) -> int:
+    """How many elements fit into the list that an op makes."""
+    room = op.attrs.get("input_1")
+    return room if isinstance(room, int) and room > 0 else _NO_LIMIT
+
+
 class TensorLists(Buffers):
     """One method an Act, as in `lowtide.simulate.machine`: (code, index, op, where)."""
 
@@ -19,8 +25,7 @@ class TensorLists(Buffers):
 
     def _list_new(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         self._fresh(code, index, op, where)
-        room = op.attrs.get("input_1")
-        self._new_list(where[op.outputs[0]], [], room if isinstance(room, int) and room > 0 else _NO_LIMIT)
+        self._new_list(where[op.outputs[0]], [], room_in(op))
 
     def _new_list(self, buffer: int, elements: list[int], room: int | None = None) -> None:
         """`room`: how many elements fit; a list that is full gives one up for each that is set."""
@@ -38,9 +43,9 @@ class TensorLists(Buffers):
     def _list_add(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
         """Elements that both lists have are summed into new ones, the others are shared: a loop sums one a trip."""
         lists = sorted((self._contents.get(where[value], []) for value in op.inputs), key=len)
-        self._list_new(code, index, op, where)
         shared = len(lists[-2]) if len(lists) > 1 else 0
         sums = [self._allocate(self._bytes[element], (code.path, index)) for element in lists[-1][:shared]]
+        self._list_new(code, index, op, where)
         self._new_list(where[op.outputs[0]], lists[-1][shared:] + sums, self._room.get(where[op.inputs[0]]))
 
     def _list_split(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lowtide.errors import LowtideError
-from lowtide.ops import ANY_INPUT, Act
+from lowtide.ops import ANY_INPUT, Act, is_lowered
 from lowtide.program import Op, Program
-from lowtide.simulate.buffers import ALWAYS, NOWHERE, Compiled, Trace
-from lowtide.simulate.lists import TensorLists
+from lowtide.simulate.buffers import ALWAYS, NOWHERE, Compiled, Trace, copied_on_read
+from lowtide.simulate.lists import TensorLists, room_in
 
 
 def run(
@@ -45,23 +45,6 @@ def run_watched(
     return _Machine(program, batch).watched_step(order)
 
 
-def _scattered(program: Program) -> set[int]:
-    """Handles of variables that are updated row by row: TensorFlow copies such a variable whenever it is read."""
-    found: set[int] = set()
-    for op in program.ops:
-        if op.kind.startswith(_ROW_BY_ROW):
-            found.update(value for value in op.inputs if program.values[value].dtype == "resource")
-        for index in op.bodies:
-            body = program.functions[index]
-            given = op.inputs[len(op.inputs) - len(body.inputs) :]
-            inside = _scattered(body)
-            found.update(outer for outer, inner in zip(given, body.inputs, strict=True) if inner in inside)
-    return found
-
-
-_ROW_BY_ROW = ("ResourceScatter", "ResourceSparseApply")
-
-
 def programs_of(program: Program) -> list[Program]:
     """The Program and its bodies, in the order that the first element of `Trace.maker` counts them."""
     registry = [program]
@@ -78,13 +61,11 @@ class _Machine(TensorLists):
         self._turn = 0
         self._variables: dict[int, int] = {}
         self._owners: dict[int, tuple[int, int]] = {}
-        self._copied_on_read = {_handle(value) for value in _scattered(program)}
+        self._copied_on_read = {_handle(value) for value in copied_on_read(program)}
         self._constants: dict[tuple[int, int], int] = {}  # (path, value) -> buffer
         self._has_constants: set[int] = set()
         self._place_residents(program)
         self._place_constants(self._main)
-        for index in sorted(self._main.dissolved):
-            self._place_constants(self._main.functions[index])
         self._acts = {
             Act.FRESH: self._fresh,
             Act.VIEW: self._view,
@@ -122,7 +103,10 @@ class _Machine(TensorLists):
                 self._arguments[value] = self._place(program.values[value].bytes(self._batch), (-2, position))
 
     def _place_constants(self, code: Compiled) -> None:
-        """Constants, and what is computed from them alone and needed by others. A body's come when it first runs."""
+        """Constants, and what is computed from them alone and needed by others.
+
+        Those of a body come when it first runs; of a loop that is lowered, with those outside.
+        """
         self._has_constants.add(code.path)
         ops = code.program.ops
         needed = {v for i, op in enumerate(ops) if i not in code.folded for v in op.inputs} | {*code.program.outputs}
@@ -131,6 +115,9 @@ class _Machine(TensorLists):
                 for value in op.outputs:
                     size = code.bytes[value] if value in needed or op.kind == "Const" else 0
                     self._constants[code.path, value] = self._place(size, (code.path, index)) if size else NOWHERE
+                    self._room[self._constants[code.path, value]] = room_in(op)
+        for body in sorted(code.lowered):
+            self._place_constants(code.functions[body])
 
     # --- a step ---
 
@@ -190,6 +177,7 @@ class _Machine(TensorLists):
         self._scratch_buffers = set()
         self._variables = {k: number[b] for k, b in self._variables.items()}
         self._constants = {k: number.get(b, NOWHERE) for k, b in self._constants.items()}
+        self._room = {number[b]: room for b, room in self._room.items() if b in number}
         self._arguments = {k: number[b] for k, b in self._arguments.items()}
         return len(kept)
 
@@ -213,7 +201,7 @@ class _Machine(TensorLists):
 
     def _in_turn(self, code: Compiled, order: Sequence[int], where: dict[int, int]) -> None:
         ops, rules, scratch, acts = code.program.ops, code.rules, code.scratch, self._acts
-        uses, release, first, let_go = code.uses, self._release, code.scratch_first, code.let_go
+        uses, release, first, held = code.uses, self._release, code.scratch_first, code.held
         for index in order:
             op = ops[index]
             act = acts[rules[index].act]
@@ -223,7 +211,7 @@ class _Machine(TensorLists):
                 release(self._take_scratch(scratch[index], (code.path, index)))
             for copy in copies:
                 release(copy)
-            for value in let_go[index]:
+            for value in held[index]:
                 release(where[value])
             for value in op.outputs:
                 if not uses[value]:
@@ -247,7 +235,7 @@ class _Machine(TensorLists):
             op = ops[index]
             for buffer in in_use.pop(index, ()):
                 self._release(buffer)
-            for value in code.let_go[index]:
+            for value in code.held[index]:
                 self._release(where[value])
             for value in op.outputs:
                 if not uses[value]:
@@ -355,13 +343,13 @@ class _Machine(TensorLists):
             self._call(code, op, where)
 
     def _loop(self, code: Compiled, op: Op, where: dict[int, int]) -> None:
-        """TensorFlow's loop kernel drops its own hold on the results only when its thread gets back to it: when the
-        next op that waits for a body is started, or the step is over."""
+        """A loop that is lowered hands on what it is given and what it makes. The loop kernel holds its inputs until it
+        is done, and drops its own hold on the results only when its thread gets back to it: when the next op that
+        waits for a body is started, or the step is over."""
         assert op.trips is not None
         cond, body = (code.functions[i] for i in op.bodies)
         state = [where[value] for value in op.inputs]
-        lowered = op.bodies[0] in code.dissolved
-        if not lowered:
+        if not is_lowered(op):
             self._hold(state)
             self._let_go()
         for trip in range(op.trips.at(self._batch) + 1):
@@ -372,10 +360,11 @@ class _Machine(TensorLists):
             state = self._run(body, range(len(body.program.ops)), _bind(body, state), held=False)
         for value, buffer in zip(op.outputs, state, strict=True):
             self._give(code, where, value, buffer)
-        if lowered:
+        if is_lowered(op):
             for buffer in state:
                 self._release(buffer)
         else:
+            self._let_go()  # what loops in the body left
             self._lingering = state
 
     def _let_go(self) -> None:

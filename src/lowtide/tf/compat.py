@@ -28,7 +28,10 @@ from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.training import saver
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-LOWERING_ATTRIBUTE = "_lower_using_switch_merge"
+from lowtide.ops import LOWERING_ATTRIBUTE
+
+_LOWERED_LATER = "_lowtide_lower"
+"""Takes the place of `LOWERING_ATTRIBUTE` while Grappler is at work."""
 
 
 def default_device() -> str:
@@ -46,7 +49,8 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
     """What Grappler makes of `graph_def` when the nodes named in `keep` must survive.
 
     Grappler fuses only nodes that have a device, so each is given the default one, as the placer would; and it
-    lowers a `While` to a cycle of Switch and Merge unless told not to, so the attribute is cleared.
+    lowers a `While` to a cycle of Switch and Merge unless told not to. So the attribute that says so is put aside, and
+    back afterwards for the loops outside functions: those in functions stay functions.
     """
     placed = GraphDef()
     placed.CopyFrom(graph_def)
@@ -55,7 +59,9 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
         node.device = node.device or device
     functions = (node for function in placed.library.function for node in function.node_def)
     for node in (*placed.node, *functions):
-        node.attr.pop(LOWERING_ATTRIBUTE, None)
+        if node.attr[LOWERING_ATTRIBUTE].b and node.op.endswith("While"):
+            node.attr[_LOWERED_LATER].b = True
+        del node.attr[LOWERING_ATTRIBUTE]
     meta_graph = saver.export_meta_graph(graph_def=placed, graph=graph)
     meta_graph.collection_def.clear()  # variables of a v1 graph are there, with initializers that were left out
     wanted = meta_graph_pb2.CollectionDef()
@@ -65,7 +71,27 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
     options = config.graph_options.rewrite_options
     options.min_graph_nodes = -1
     options.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.TWO
-    return tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False)
+    optimized = tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False)
+    for node in optimized.node:
+        if _LOWERED_LATER in node.attr:  # asked first: to pop what is not there would make it
+            del node.attr[_LOWERED_LATER]
+            node.attr[LOWERING_ATTRIBUTE].b = True
+    return optimized
+
+
+def one_trip_at_a_time(node: Any) -> None:
+    """Let a loop that is lowered begin a trip when the one before is done: TensorFlow allows ten or more at once."""
+    if LOWERING_ATTRIBUTE in node.attr:
+        node.attr["parallel_iterations"].i = 1
+
+
+def functional_loops(graph_def: GraphDef) -> GraphDef:
+    """A copy whose loops are not lowered: the ops of their bodies then go by the names that they have there."""
+    result = GraphDef()
+    result.CopyFrom(graph_def)
+    for node in result.node:
+        node.attr.pop(LOWERING_ATTRIBUTE, None)
+    return result
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from lowtide.ops import chosen_by_data
 from lowtide.program import ITEM_BYTES, Dim, Note, Op, Program, Times, Value
-from lowtide.tf import profile
+from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
 from lowtide.tf.rewrite import as_function
 
@@ -62,7 +62,7 @@ def rehearse(step: Step, arguments: Sequence[Any], batch: int, choose_branches: 
     program = step.program
     if _calls_python(program):
         return unanswered(program, "it calls back into Python, and was not rehearsed")
-    call = as_function(step, step.graph_def)
+    call = as_function(step, compat.functional_loops(step.graph_def))
     heard = []
     for rows in sorted({min(batch, SMALL_BATCH // 2), min(batch, SMALL_BATCH)}):
         small = [first_rows(argument, batch, rows) for argument in arguments]

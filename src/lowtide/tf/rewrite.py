@@ -65,6 +65,7 @@ def _executed(graph_def: GraphDef, executions: Sequence[tuple[int, int]], loose:
         node = result.node.add()
         node.CopyFrom(graph_def.node[index])
         node.attr.pop("_class", None)
+        compat.one_trip_at_a_time(node)
         _rewire(node, latest, keep_control=not again)
         if again:
             node.name = latest[graph_def.node[index].name] = copy_name(node.name, again)

@@ -9,12 +9,13 @@ import contextlib
 import json
 import os
 import platform
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +28,7 @@ from lowtide.record.types import OUTSIDE
 from lowtide.tf.tracers import check_tracer
 from lowtide.units import format_size
 
-INTERVAL = 0.1
+INTERVAL = 0.2
 FLUSH_SECONDS = 0.5
 SCARCE = 0.03
 """A process killed when less than this part of the machine's memory was available died of it, we say."""
@@ -99,7 +100,7 @@ def _follow(
 ) -> Sample | None:
     """Sample the child from outside until it ends; Ctrl-C is the child's affair."""
     last: Sample | None = None
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), _end_of(child) as wait_for_end:
         memory = ProcessMemory(child.pid)
         flushed = began
         while child.poll() is None:
@@ -111,13 +112,30 @@ def _follow(
                     flushed = time.time()
                 if on_sample is not None:
                     on_sample(last)
-                child.wait(INTERVAL)
-            except subprocess.TimeoutExpired:
-                continue
+                wait_for_end(INTERVAL)
             except KeyboardInterrupt:
                 child.send_signal(signal.SIGINT)
         memory.close()
     return last
+
+
+@contextlib.contextmanager
+def _end_of(child: subprocess.Popen[bytes]) -> Iterator[Callable[[float], object]]:
+    """Waits for a child's end, so many seconds at most, without asking again and again where the system can tell."""
+
+    def ask(seconds: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(seconds)
+
+    try:
+        end = os.pidfd_open(child.pid)
+    except (AttributeError, OSError):  # not Linux
+        yield ask
+        return
+    try:
+        yield lambda seconds: select.select([end], [], [], seconds)
+    finally:
+        os.close(end)
 
 
 def _sample(memory: ProcessMemory, began: float) -> Sample:

@@ -24,9 +24,9 @@ from lowtide.record.types import INSIDE
 from lowtide.tf.places import line_of
 from lowtide.tf.tracers import traced_bytes, traced_lines
 
-FASTEST, SLOWEST, SAMPLES = 0.05, 2.0, 2000
+FASTEST, SLOWEST, SAMPLES = 0.1, 2.0, 2000
 """Seconds between samples, first and in a long run; in between, the run's time so far divided by the last."""
-FLUSH_SECONDS = 0.25
+FLUSH_SECONDS = 0.5
 SLOW_SECONDS = 1.0
 SLOW_SHARE = 0.005
 """Slow readings may take this part of the run's time."""
