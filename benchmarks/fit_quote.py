@@ -12,16 +12,19 @@ from lowtide.units import format_size
 
 
 def quoted(document: dict[str, Any]) -> str:
+    """The parts that have been run."""
+    parts = (("summary", _models), ("random", _random), ("times", _all_times))
+    return "\n".join("\n".join(lines(document)) + "\n" for part, lines in parts if part in document)
+
+
+def _models(document: dict[str, Any]) -> list[str]:
     total, trained = document["summary"], document["summary"]["trained"]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
     worst = total["worst_prediction_error"] or 0.0
     refused = f"{total['infeasible']} refused as impossible, {total['refused_above_smallest']} of them wrongly"
     limited = f"{trained} of {trained + total['did_not_train']} trained to the end; {refused}"
-    cases = document.get("random", [])
-    held = sum(not case["broken"] for case in cases)
-    times = document.get("times", [])
     order = f"{total['order_within_three_percent']} of {total['models']}; median {total['median_order_time']:+.1%}"
-    lines = [
+    return [
         f"{total['models']} models at {total['budgets']} budgets ({versions}, two cores):",
         "",
         "| | target | reached |",
@@ -31,22 +34,30 @@ def quoted(document: dict[str, Any]) -> str:
         f"| variables and outputs after three steps | the same bits | {total['same_bits']} of {trained} |",
         f"| measured peak | never above the budget | {total['within_budget']} of {trained} |",
         f"| predicted peak | within 2 % | {total['predicted_within_two_percent']} of {trained}; worst {worst:+.2%} |",
-        f"| random models and budgets | same bits, within budget | {held} of {len(cases)} |",
         f"| order alone, time of a step | +3 % at most | {order} |",
         "",
         "| model | | plain needs | smallest budget | of that | time at 75 % | at 60 % | missed |",
         "|---|---|---|---|---|---|---|---|",
         *(_line(model) for model in document["models"]),
-        "",
+    ]
+
+
+def _random(document: dict[str, Any]) -> list[str]:
+    cases = document["random"]
+    held = sum(not case["broken"] for case in cases)
+    return [f"Random models and budgets: the same bits, and within the budget, in {held} of {len(cases)} cases."]
+
+
+def _all_times(document: dict[str, Any]) -> list[str]:
+    return [
         "Time of a step against plain TensorFlow's in the same run, by what is left of the step's bytes:",
         "",
         "| model | way | bytes | time | predicted | target |",
         "|---|---|---|---|---|---|",
-        *(line for row in times for line in _times(row)),
+        *(line for row in document["times"] for line in _times(row)),
         "",
-        f"Not reached: {'; '.join(times_missed(times)) or 'none'}.",
+        f"Not reached: {'; '.join(times_missed(document['times'])) or 'none'}.",
     ]
-    return "\n".join(lines) + "\n"
 
 
 def _line(model: dict[str, Any]) -> str:

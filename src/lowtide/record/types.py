@@ -136,7 +136,7 @@ class Detail:
 
     step: int
     reason: str
-    """"first call", "after warm-up" or "new high"."""
+    """Why: "first call", "after warm-up", "new high" and others, see `lowtide.tf.choice`."""
     start: float
     stop: float
     sites: tuple[Site, ...]
