@@ -39,14 +39,20 @@ def test_moves_keep_the_profile_that_a_replay_gives(
         assert same(tape, kind(game, tape.order(), tape.budget))
 
 
-@settings(max_examples=150, deadline=None)
-@given(problem=any_problems(), seed=st.integers(0, 99))
-def test_a_row_never_needs_more_than_the_tape_says(problem: Problem, seed: int) -> None:
+def annealed(problem: Problem, seed: int) -> tuple[Game, Tape]:
+    """A row that some moves have made, good or bad."""
     game = contract(problem)
     tape = Tape(game, range(game.end), 0)
     annealer = Annealer(tape, Random(seed))
     for _ in range(40):
         annealer.step(1e9)
+    return game, tape
+
+
+@settings(max_examples=150, deadline=None)
+@given(problem=any_problems(), seed=st.integers(0, 99))
+def test_a_row_never_needs_more_than_the_tape_says(problem: Problem, seed: int) -> None:
+    game, tape = annealed(problem, seed)
     full = game.expand(tape.order())
     checked = check(problem, full)
     assert checked.peak <= tape.peak()
@@ -58,11 +64,7 @@ def test_a_row_never_needs_more_than_the_tape_says(problem: Problem, seed: int) 
 @settings(max_examples=100, deadline=None)
 @given(problem=plain_problems(), seed=st.integers(0, 99))
 def test_without_shared_buffers_a_row_needs_just_what_the_tape_says(problem: Problem, seed: int) -> None:
-    game = contract(problem)
-    tape = Tape(game, range(game.end), 0)
-    annealer = Annealer(tape, Random(seed))
-    for _ in range(40):
-        annealer.step(1e9)
+    game, tape = annealed(problem, seed)
     assert check(problem, game.expand(tape.order())).peak == tape.peak()
 
 
