@@ -37,7 +37,8 @@ CLOSE = 0.003  # of the target: no use to search for so little more
 FIRST_STEP_DOWN = 0.005  # of the target, when a plan fits in bytes and not in the allocator's pieces; then doubled
 SPARE = 0.004  # of the budget, for what the simulator does not know
 SPARE_BYTES = 1 << 15  # and so many bytes
-SMALL, SPARE_OF_SMALL = 16 << 20, 0.06  # a budget of few bytes: how an allocator cuts its pieces is percents there
+SMALL = 16 << 20  # bytes: of fewer, how an allocator cuts its pieces is percents
+SPARE_OF_SMALL = 0.06  # of a budget that is small
 BATCHES_AHEAD = 2  # batches that an input pipeline may have ready on the device besides the one that trains
 
 
@@ -189,11 +190,11 @@ class _Search:
 
     def _tight(self, smallest: Smallest) -> Iterator[Point]:
         """The plans of the least bytes, cheapest first: pieces may fit where bytes do not. Then others like them."""
-        bytes_allowed = [*(int(smallest.peak * (1 + share)) for share in TRY_ABOVE), smallest.peak]
-        points = [self.planner.within(allowed) for allowed in bytes_allowed[:-1]]
+        above = [int(smallest.peak * (1 + share)) for share in TRY_ABOVE]
+        points = [self.planner.within(allowed) for allowed in above]
         least = Point(smallest.peak, smallest.cost, smallest.peak, smallest.schedule)
-        seeds = range(1, VARIANTS + 1)
-        others = (self.planner.variant(allowed, seed) for seed in seeds for allowed in reversed(bytes_allowed))
+        sizes = (smallest.peak, *reversed(above))
+        others = (self.planner.variant(size, seed) for seed in range(1, VARIANTS + 1) for size in sizes)
         seen: set[Schedule] = set()
         for point in chain(points, [least], others):
             if point is not None and point.schedule not in seen:
@@ -223,7 +224,7 @@ class _Search:
         best, *next_best = by_peak[int(len(plans) * BY_LUCK) :]
         smallest = budget_for(self.program, self.size, timelines[best].chunk_peak)
         if self.limited:
-            few = [plans[i] for i in (best, *next_best)][:OF_THOSE]
+            few = [plans[i] for i in (best, *next_best[: OF_THOSE - 1])]
             smallest = smallest_region(few, self.size, self.ahead, self.budget, max(smallest, self.budget + 1))
         offered = ", ".join(offers(plans[best], timelines[best], self.room))
         return Infeasible(

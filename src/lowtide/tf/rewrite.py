@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from lowtide.ops import Act, rule_of
 from lowtide.plan import Plan, copy_name
-from lowtide.plan.plan import bytes_ahead
+from lowtide.plan.plan import SMALL, bytes_ahead
 from lowtide.plan.room import is_all_there_is
 from lowtide.simulate import Preparation
 from lowtide.simulate.interleave import Ceiling, Loose
@@ -25,8 +25,6 @@ from lowtide.tf.graphs import CONTROL, in_order, parse_tensor
 
 GATE = "lowtide_gate"
 """Name of the nodes that several ops wait for together."""
-SMALL_STEP = 16 << 20
-"""Bytes. Of a step that needs fewer, how an allocator cuts its pieces is percents: only the whole order is safe."""
 
 
 def ordered_graph(graph_def: GraphDef, order: Sequence[int] | None = None, loose: Loose | None = None) -> GraphDef:
@@ -47,11 +45,11 @@ def planned_graph(graph_def: GraphDef, plan: Plan) -> GraphDef:
         executions.append((node, runs.get(node, 0)))
         runs[node] = runs.get(node, 0) + 1
     program, timeline = plan.program, plan.timeline
+    if timeline.peak - timeline.resident < SMALL:
+        return _executed(graph_def, executions, None)  # only the whole order is safe
     walled = is_all_there_is(program.chunks, plan.budget)
     ceiling = Ceiling(plan.budget, bytes_ahead(program, timeline.batch), walled)
-    loose = None
-    if timeline.peak - timeline.resident >= SMALL_STEP:
-        loose = loosened(program, timeline.batch, range(len(program.ops)), timeline, ceiling)
+    loose = loosened(program, timeline.batch, range(len(program.ops)), timeline, ceiling)
     return _executed(graph_def, executions, loose)
 
 

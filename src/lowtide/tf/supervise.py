@@ -26,10 +26,10 @@ from lowtide.record import Outcome, Run, Sample, Writer, create_recording, finis
 from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, this_machine
 from lowtide.record.types import OUTSIDE
 from lowtide.tf.tracers import check_tracer
+from lowtide.tf.watch import FLUSH_SECONDS
 from lowtide.units import format_size
 
 INTERVAL = 0.2
-FLUSH_SECONDS = 0.5
 SCARCE = 0.03
 """A process killed when less than this part of the machine's memory was available died of it, we say."""
 
