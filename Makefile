@@ -37,7 +37,7 @@ bench-fit: $(READY)
 	$(BIN)/python -m benchmarks.fit; code=$$?; $(BIN)/python -m benchmarks.fit_quote; exit $$code
 
 bench-planner: $(READY)
-	$(BIN)/python -m benchmarks.planner_suite
+	$(BIN)/python -m benchmarks.planner_suite; code=$$?; $(BIN)/python -m benchmarks.planner_quote; exit $$code
 
 bench-run: $(READY)
 	$(BIN)/python -m benchmarks.run; code=$$?; $(BIN)/python -m benchmarks.run_quote; exit $$code

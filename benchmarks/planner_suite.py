@@ -118,7 +118,9 @@ def missed(case: Case, row: dict[str, Any], fraction: float) -> str:
 
 
 def show(rows: list[dict[str, Any]], console: Console) -> None:
-    table = Table("graph", "nodes", "budget", "peak", "TDI %", "bound %", "seconds", "missed")
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for column in ("graph", "nodes", "budget", "peak", "TDI %", "bound %", "seconds"):
+        table.add_column(column, justify="left" if column == "graph" else "right", no_wrap=True)
     for row in rows:
         feasible = row["feasible"]
         table.add_row(
@@ -126,12 +128,15 @@ def show(rows: list[dict[str, Any]], console: Console) -> None:
             f"{row['nodes']:,}",
             f"{100 * row['fraction']:.1f} %",
             f"{100 * row['peak'] / row['base_peak']:.1f} %",
-            f"{row['tdi_percent']:.3f}" if feasible else ("impossible" if row["proven"] else "none found"),
+            f"[red]{_cost(row)}[/]" if row["missed"] else _cost(row),
             f"{row['lower_bound_percent']:.3f}" if feasible else "",
             f"{row['seconds']:.1f}",
-            row["missed"],
         )
     console.print(table)
+
+
+def _cost(row: dict[str, Any]) -> str:
+    return f"{row['tdi_percent']:.3f}" if row["feasible"] else ("impossible" if row["proven"] else "none found")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -156,17 +161,19 @@ def main(argv: list[str] | None = None) -> int:
     if not args.only:
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(document, indent=1))
-    report(rows, console)
+    for line in not_reached(rows):
+        console.print(f"not reached: {line}", soft_wrap=True)
     return 0
 
 
-def report(rows: list[dict[str, Any]], console: Console) -> None:
+def not_reached(rows: list[dict[str, Any]]) -> Iterator[str]:
     """A line for each thing that was not reached."""
     for row in rows:
-        if not row["feasible"] and not row["proven"]:
-            console.print(f"none found: {row['name']} at {100 * row['fraction']:.1f} %")
+        at = f"{row['name']} at {100 * row['fraction']:.1f} %"
         if row["missed"]:
-            console.print(f"missed: {row['name']} at {100 * row['fraction']:.1f} %: {row['missed']}")
+            yield f"{at}: {row['missed']}"
+        elif not row["feasible"] and not row["proven"]:
+            yield f"{at}: no plan found"
 
 
 if __name__ == "__main__":

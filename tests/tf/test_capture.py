@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ import lowtide
 from lowtide.errors import BadUse
 from lowtide.program import ITEM_BYTES, Dim, Op, Program, Source, verify
 from lowtide.simulate import forecast, simulate, tidy_order
+from lowtide.tf import compat, operations
 from lowtide.tf.hooks import trains
 from lowtide.tf.phases import assigns
 from lowtide.tf.trace import Seen, capture_function, capture_model
@@ -420,6 +422,21 @@ def test_ops_know_their_layer_and_the_users_line() -> None:
     assert penalty.source == Source(__file__, first + 7)
     layers = {op.layer for op in program.ops if "MatMul" in op.kind}
     assert {"hidden", "out"} <= layers
+
+
+def test_a_sum_in_a_functional_model_has_its_own_line_not_the_models() -> None:
+    with contextlib.ExitStack() as noted:
+        for patch in operations.NOTING:
+            noted.enter_context(compat.replaced(*patch))
+        inputs = keras.Input((8,))
+        hidden = keras.layers.Dense(8)(inputs)
+        first = inspect.currentframe().f_lineno  # type: ignore[union-attr]
+        total = inputs * 3.0 + hidden
+        model = keras.Model(inputs, keras.layers.Dense(1)(total))
+    program = program_of(model, np.zeros([4, 8], "f"), np.zeros([4, 1], "f"))
+    tripled = next(op for op in program.ops if op.kind == "Mul" and op.phase == "forward")
+    summed = next(op for op in program.ops if op.kind == "AddV2" and tripled.outputs[0] in op.inputs)
+    assert tripled.source == summed.source == Source(__file__, first + 1)
 
 
 def test_a_backward_op_has_the_line_it_was_made_on_or_that_of_the_op_it_differentiates() -> None:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.tensorflow
 ALLOCATOR = """
     import json, time
     import tensorflow as tf
+    from tensorflow.python.eager import context
     from lowtide.tf import compat_watch
 
     started = compat_watch.devices_have_started()
@@ -37,7 +38,7 @@ ALLOCATOR = """
     address = int(made.numpy().__array_interface__["data"][0])
     del made
     events = compat_watch.profile_events(compat_watch.stop_profile(profile))
-    print(json.dumps({
+    result = {
         "started": started,
         "in_use": stats.in_use, "reserved": stats.reserved, "told": told,
         "used": sum(c.size for c in chunks if c.in_use), "all": sum(c.size for c in chunks),
@@ -46,7 +47,26 @@ ALLOCATOR = """
         "fill": [e._asdict() for e in events if e.requested == 1_000_000],
         "last": events[-1].in_use, "now": allocator.stats().in_use,
         "times": [before, events[0].when, events[-1].when, time.time_ns()],
-    }))
+    }
+    calls = tf.Variable(0)
+
+    @tf.function
+    def counted(x):
+        calls.assign_add(1)
+        return tf.reduce_sum(tf.reshape(tf.range(1000.0), [10, 100]) @ x)
+
+    def first_call(ready):
+        concrete = counted.get_concrete_function(tf.TensorSpec([100, 1 + ready]))
+        x = tf.ones([100, 1 + ready])
+        readied = ready and compat_watch.make_ready(
+            context.context(), concrete.inference_fn.name, [x, *concrete.captured_inputs], 1)
+        before = int(calls)
+        profile = compat_watch.start_profile()
+        concrete(x)
+        events = compat_watch.profile_events(compat_watch.stop_profile(profile))
+        return {"readied": readied, "before": before, "after": int(calls), "events": len(events)}
+
+    print(json.dumps({**result, "cold": first_call(0), "ready": first_call(1)}))
 """
 
 
@@ -82,6 +102,23 @@ def test_profile_events(answer: Any) -> None:
     assert made["chunk"] <= made["in_use"] - freed["in_use"] <= made["chunk"] + 1024  # and a scalar in between
     assert answer["last"] == answer["now"]
     assert answer["times"] == sorted(answer["times"])
+
+
+def test_drop_profile() -> None:
+    profile = compat_watch.start_profile()
+    assert profile is not None
+    compat_watch.drop_profile(profile)
+    again = compat_watch.start_profile()
+    assert again is not None
+    compat_watch.stop_profile(again)
+
+
+def test_make_ready(answer: Any) -> None:
+    """What the first call would do before it runs is done, and nothing has run."""
+    assert answer["ready"]["readied"]
+    assert answer["ready"]["before"] == answer["cold"]["after"] == 1
+    assert answer["ready"]["after"] == 2
+    assert 0 < answer["ready"]["events"] < answer["cold"]["events"]
 
 
 def test_devices_have_started(answer: Any) -> None:

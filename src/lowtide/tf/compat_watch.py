@@ -11,6 +11,8 @@ import platform
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +20,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import core, trainer
 from tensorflow.core.protobuf import bfc_memory_map_pb2
 from tensorflow.python.data.ops import dataset_ops, iterator_ops
-from tensorflow.python.eager import backprop, context
+from tensorflow.python.eager import backprop, cancellation, context, execute
 from tensorflow.python.eager.polymorphic_function import tracing_compilation
 from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.framework import op_callbacks, ops
@@ -127,6 +129,48 @@ def stop_profile(profile: Profile) -> bytes:
     with profile.folder as folder:
         profile.session.export_to_tb()
         return b"".join(file.read_bytes() for file in Path(folder).rglob("*.xplane.pb"))
+
+
+def drop_profile(profile: Profile) -> None:
+    """End a profile that nobody wants."""
+    profile.session.stop()
+    profile.folder.cleanup()
+
+
+def make_ready(eager: Any, name: bytes, inputs: Any, outputs: int) -> bool:
+    """Optimize and place a function as its first call does, and do not run it. Whether that worked.
+
+    A call that was cancelled before it began is refused, after all this has been done for it. `eager`, `name`, `inputs`
+    and `outputs` are what `Context.call_function` is given.
+    """
+    if not _refuses_cancelled_calls():
+        return False
+    return _call_cancelled(eager, name, inputs, outputs)
+
+
+@cache
+def _refuses_cancelled_calls() -> bool:
+    """Tried out once, on a function that counts its calls: another TensorFlow might run it."""
+    calls = tf.Variable(0)
+    counted = tf.function(lambda: calls.assign_add(1)).get_concrete_function()
+    refused = _call_cancelled(context.context(), counted.inference_fn.name, counted.captured_inputs, 1)
+    return refused and int(calls) == 0
+
+
+def _call_cancelled(eager: Any, name: bytes, inputs: Any, outputs: int) -> bool:
+    manager = cancellation.CancellationManager()
+    manager.start_cancel()
+    attributes = tuple(chain.from_iterable(eager.function_call_options.as_attrs().items()))
+    text = name.decode() if isinstance(name, bytes) else name
+    try:
+        execute.execute_with_cancellation(
+            text, num_outputs=outputs, inputs=inputs, attrs=attributes, ctx=eager, cancellation_manager=manager
+        )
+    except tf.errors.CancelledError:
+        return True
+    except tf.errors.OpError:
+        return False  # the real call will say so
+    return False
 
 
 class MemoryEvent(NamedTuple):
@@ -238,7 +282,8 @@ GRAPH_CLASS: type = ops.Graph
 FUNC_GRAPH_CLASS: type = func_graph_module.FuncGraph
 
 CONTEXT_CLASS: type = context.Context
-"""Its `get_memory_info` and `reset_memory_stats` are what the public functions of that name call."""
+"""Its `get_memory_info` and `reset_memory_stats` are what the public functions of that name call; traced functions run
+through its `call_function`."""
 
 NAME_SCOPE_CLASS: type = core.name_scope
 """Keras opens one around what a layer does; its `caller` is the layer."""

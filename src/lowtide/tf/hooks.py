@@ -75,7 +75,7 @@ def _beside_training(busy: _Busy, sources: LayerSources) -> tuple[Patch, ...]:
     return (
         *((compat.TRAINER_CLASS, name, busy.ignoring) for name in others),
         (keras.Layer, "__init__", functools.partial(layer_init, sources)),
-        NOTING,
+        *NOTING,
     )
 
 

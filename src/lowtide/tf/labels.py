@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from lowtide.program import Source
 from lowtide.tf import compat
+from lowtide.tf.operations import operation_lines
 from lowtide.tf.phases import BACKWARD_SCOPE
 from lowtide.tf.places import is_users_file
 from lowtide.tf.scopes import opened_in
@@ -98,7 +99,9 @@ class Labels:
         self._ops = {op.name: op for op in traced.get_operations()}
         self._opened = opened_in(traced)
         self._layers = layers
-        self._lines: dict[str, Line | None] = {}
+        self._lines: dict[str, Line | None] = {
+            name: Line(source, "call") for name, source in operation_lines(traced).items()
+        }
 
     def of(self, op_name: str) -> Label:
         layer = self._layers.layer_of(op_name, self._opened)

@@ -6,6 +6,7 @@ the first, and Keras numbers layers: `dense_1` is the second scope of `dense`, o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from lowtide.tf import compat, compat_watch
+from lowtide.tf import compat, compat_watch, operations
 
 _OPENED: weakref.WeakKeyDictionary[Any, dict[str, str]] = weakref.WeakKeyDictionary()
 """By graph, for as long as it lives: scope to the layer's name."""
@@ -39,11 +40,13 @@ def noting(original: Callable[..., Any]) -> Callable[..., Any]:
     return enter
 
 
-NOTING = (compat_watch.NAME_SCOPE_CLASS, "__enter__", noting)
-"""What to patch, where a script traces its own functions."""
+NOTING = ((compat_watch.NAME_SCOPE_CLASS, "__enter__", noting), *operations.NOTING)
+"""What to patch (class, method, what makes its stand-in), where a script traces its own functions."""
 
 
 def traced(function: Any, arguments: Any, options: Mapping[str, Any]) -> Any:
     """`function.get_concrete_function(...)`, its layers noted."""
-    with compat.replaced(*NOTING):
+    with contextlib.ExitStack() as noted:
+        for patch in NOTING:
+            noted.enter_context(compat.replaced(*patch))
         return function.get_concrete_function(*arguments, **options)

@@ -39,8 +39,8 @@ class OnStep(Protocol):
     def begins(self, kind: str, key: object, given: int) -> None:
         """A call begins, with so many bytes handed to it as far as one sees."""
 
-    def traced(self, key: object) -> None:
-        """In the middle of a call a graph was made for it, which runs next."""
+    def traced(self, key: object, ops: int) -> None:
+        """In the middle of a call a graph of so many ops was made for it, which runs next."""
 
     def waits_for(self, key: object) -> bool:
         """Whether the next call of this has to be told of."""
@@ -107,12 +107,12 @@ class Steps:
         """The identity of what the script has called and is still running; 0 when nothing."""
         return self._inside.calling
 
-    def note_trace(self, trains: bool) -> None:
-        """A graph was made by what is running: whether it trains."""
+    def note_trace(self, trains: bool, ops: int) -> None:
+        """A graph of so many ops was made by what is running: whether it trains."""
         if trains and self._inside.calling:
             self._trains.add(self._inside.calling)
         if self._inside.calling and tf.executing_eagerly():
-            self._on_step.traced(self._inside.calling)
+            self._on_step.traced(self._inside.calling, ops)
 
     @contextmanager
     def within(self) -> Iterator[None]:

@@ -75,7 +75,7 @@ class Traces:
             dict(Counter(op.type for op in operations)),
         )  # fmt: skip
         self._watch.writer.add([row])
-        self._steps.note_trace(trains)
+        self._steps.note_trace(trains, len(operations))
 
     def session_graph(self, graph: Any) -> None:
         """A v1 graph is about to run: a trace, if it has grown since it last did."""

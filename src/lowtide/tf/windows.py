@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ from lowtide.tf.watch import Watch
 if TYPE_CHECKING:
     from lowtide.tf.attach import Attachment
 
+LARGE = 1000
+"""Ops of a graph. Optimizing it makes many times as many allocations, all of them gone before it runs, and TensorFlow's
+profiler would keep each of them until the window closes. So such a window opens again when that is done."""
+
 
 class Windows:
     """Records in full the steps that were chosen."""
@@ -27,6 +32,7 @@ class Windows:
         self._choice = Choice(watch.options.detail_steps)
         self._open: Window | None = None
         self._counted = False
+        self._unready = False  # a large graph was traced in the open window, and has not run yet
         self.survivors: dict[int, tuple[int, Known]] = {}
         """By address, what outlived the latest window: its requested bytes and what it is."""
 
@@ -35,10 +41,32 @@ class Windows:
         if reason:
             self._begin(reason, key)
 
-    def traced(self, key: object) -> None:
-        """What was called has just been traced, and runs next."""
+    def traced(self, key: object, ops: int) -> None:
+        """What was called has just been traced to so many ops, and runs next."""
         if self._open is None and (reason := self._choice.traced()):
             self._begin(reason, key)
+        self._unready = self._open is not None and ops > LARGE
+
+    def readying(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """In place of `Context.call_function`: a large graph is made ready before its window opens again."""
+
+        @functools.wraps(original)
+        def call_function(context: Any, name: Any, inputs: Any, outputs: int) -> Any:
+            if self._unready:
+                self._unready = False
+                self._watch.attempt("a detailed step", lambda: self._make_ready(context, name, inputs, outputs))
+            return original(context, name, inputs, outputs)
+
+        return call_function
+
+    def _make_ready(self, context: Any, name: Any, inputs: Any, outputs: int) -> None:
+        window, self._open = self._open, None
+        if window is None:
+            return
+        window.drop()
+        with self._owner.steps.within(), self._watch.quiet():
+            compat_watch.make_ready(context, name, inputs, outputs)
+        self._begin(window.reason, window.key)
 
     def waits_for(self, key: object) -> bool:
         return self._open is not None or self._choice.wants(key)
@@ -95,7 +123,7 @@ class Window:
     """A stretch of the run recorded in full."""
 
     def __init__(self, watch: Watch, owner: Attachment, reason: str, key: object) -> None:
-        self._watch, self._owner, self._reason, self.key = watch, owner, reason, key
+        self._watch, self._owner, self.reason, self.key = watch, owner, reason, key
         self._stack = contextlib.ExitStack()
         self._session: Any = None
 
@@ -120,6 +148,11 @@ class Window:
         self._stack.enter_context(compat_watch.every_op(self._eager))
         return True
 
+    def drop(self) -> None:
+        """Nothing of it is wanted."""
+        self._stack.close()
+        compat_watch.drop_profile(self._session)
+
     def close(self, number: int | None) -> Any:
         """The Detail, or None when the call it was for turned out to be none."""
         owner = self._owner
@@ -134,7 +167,7 @@ class Window:
             after = residents.addresses(alive, owner.births, owner.layers())
             finder = owner.graphs.finder(owner.steps.called, owner.layers())
             stats = owner.device_counter.read("detail")
-            frame = Frame(number, self._reason, self._start, stop, stats.reserved if stats else None)
+            frame = Frame(number, self.reason, self._start, stop, stats.reserved if stats else None)
             events = compat_watch.profile_events(raw)
             naming = Naming(finder, self._eager.seen, after)
             detail, survivors = make_detail(frame, self._begun, events, naming, self._watch.at)
