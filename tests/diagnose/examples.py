@@ -349,6 +349,39 @@ def everything() -> Example:
     return Example(called(16384, 300), called(128, 3), 2)
 
 
+def evaluated() -> Example:
+    code = "model.fit(x, validation_data=v, validation_batch_size=n)\n"
+
+    def validated(peak: int) -> Recording:
+        run = recording(code, kind="fit")
+        last = run.steps[-1]._replace(kind="evaluate", source=at(1), device_peak_bytes=peak * MIB)
+        return replace(run, steps=(*run.steps[:-1], last))
+
+    return Example(validated(400), validated(60), 1)
+
+
+def grouped() -> Example:
+    code = "ds = source()\nds = ds.group_by_window(key, batch, 4096)\n"
+
+    def waiting(rows: int) -> Recording:
+        row = Site("tf.data 0", "tf.data", "", at(1), "", "graph")
+        return recording(code, details=(detail([(row, "inputs", 2, 0, None, "(500,)")] * rows),))
+
+    return Example(waiting(200), waiting(2), 2)
+
+
+def queued() -> Example:
+    code = "data = Batches(workers=2, max_queue_size=500)\nmodel.fit(data)\n"
+
+    def with_queue(most: int) -> Recording:
+        run = recording(code, kind="fit", line=2)
+        samples = list(run.samples)
+        samples[9] = samples[9]._replace(rss_bytes=(samples[9].rss_bytes or 0) + most * MIB)
+        return replace(run, samples=tuple(samples))
+
+    return Example(with_queue(300), with_queue(1), 1)
+
+
 def unfused_norm() -> Example:
     code = "def norm(h):\n    m, v = tf.nn.moments(h, [0])\n    return tf.nn.batch_normalization(h, m, v)\nstep(x)\n"
 
@@ -378,6 +411,15 @@ def iterators_kept() -> Example:
         return recording(code, kind="next", line=3, stages=stages)
 
     return Example(alive(12), alive(1), 4)
+
+
+def sessions_open() -> Example:
+    code = "for fold in range(20):\n    session = tf.compat.v1.Session()\n    session.run(init)\n"
+
+    def opened(device: int) -> Recording:
+        return recording(code, device=device, kind="session", line=3, made=(Made("session", "Session", at(2), 20),))
+
+    return Example(opened(10), opened(0), 2)
 
 
 def tuned() -> Example:
@@ -522,6 +564,7 @@ EXAMPLES: dict[str, Example] = {
     "optimizer-made-again": optimizer_made(),
     "compiled-again": compiled(),
     "iterators-kept": iterators_kept(),
+    "sessions-left-open": sessions_open(),
     "layers-made-again": made_in_loop("layer", "StringLookup()"),
     "dataset-made-again": made_in_loop("dataset", "Dataset.from_generator(g)"),
     "variables-made-again": made_in_loop("variable", "tf.Variable(1)"),
@@ -540,10 +583,13 @@ EXAMPLES: dict[str, Example] = {
     "interleave-buffers": stage("ParallelInterleaveV4", "interleave"),
     "parallel-map-buffer": stage("ParallelMapV2", "map"),
     "autotune-buffers": tuned(),
+    "grouped-in-memory": grouped(),
+    "queued-batches": queued(),
     "dense-gradient": dense(),
     "loop-keeps-every-turn": loop_stack(),
     "jacobian-all-at-once": jacobian(),
     "called-on-everything": everything(),
+    "evaluated-at-once": evaluated(),
     "step-runs-eagerly": eager_step(),
     "batchnorm-unfused": unfused_norm(),
     "optimizer-state": optimizer_state(),

@@ -315,6 +315,24 @@ SESSION = """
 """
 
 
+def test_a_script_may_set_threads_and_divide_devices_before_it_computes(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        """
+        import tensorflow as tf
+
+        tf.config.threading.set_inter_op_parallelism_threads(2)
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+        print(tf.function(lambda x: x + 1)(tf.ones(3)).numpy().tolist())
+        """,
+    )
+    assert ran.done.returncode == 0, ran.done.stderr
+    assert ran.said() == [2.0, 2.0, 2.0]
+    assert [device.name for device in ran.recording.run.machine.devices] == ["CPU:0"]
+    assert ran.recording.details
+
+
 def test_a_session_is_recorded_and_its_graph_left_alone(tmp_path: Path) -> None:
     ran = run(tmp_path, SESSION)
     assert ran.done.returncode == 0, ran.done.stderr

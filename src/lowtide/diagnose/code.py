@@ -20,6 +20,8 @@ PUTS = frozenset(
     {"append", "appendleft", "extend", "add", "insert", "update", "setdefault", "put", "put_nowait", "push"}
 )
 """Methods that put something into a container."""
+PUT_INTO_FIRST = frozenset({"heappush", "heappushpop", "insort", "insort_left", "insort_right", "setattr"})
+"""Functions that put something into their first argument."""
 CALLED_BY_KERAS = frozenset(
     {"call", "train_step", "test_step", "predict_step", "update_state", "compute_loss", "__getitem__", "__call__"}
 )
@@ -147,6 +149,10 @@ class Code:
         called = file.class_of(source.line) if name == "__init__" else name
         return any(self._runs_often(line, above | {name}) for line in self.uses(called))
 
+    def in_function(self, source: Source) -> bool:
+        file = self.file(source.file)
+        return file is not None and file.enclosing(source.line) is not None
+
     def uses(self, name: str) -> list[Source]:
         """Live lines that call a function or method by its name."""
         return [
@@ -168,14 +174,27 @@ class Code:
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
                     if last_name(node.func.value) == name:
                         found.append(Source(file.name, node.lineno))
+                elif isinstance(node, ast.Call) and last_name(node.func) in PUT_INTO_FIRST:
+                    if node.args and last_name(node.args[0]) == name:
+                        found.append(Source(file.name, node.lineno))
                 elif isinstance(node, ast.Assign | ast.AugAssign):
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                     for target in targets:
                         item = isinstance(target, ast.Subscript) and last_name(target.value) == name
-                        adds = isinstance(node, ast.AugAssign) or reads(node.value, name)
+                        adds = isinstance(node, ast.AugAssign) or reads(node.value, target)
                         if item or (adds and last_name(target) == name):
                             found.append(Source(file.name, node.lineno))
         return found
+
+    def adds_to_itself(self, *calls: str) -> list[Source]:
+        """Live lines that give a name what one of these calls makes of it and more: `x = tf.concat([x, y], 0)`."""
+        return [
+            Source(file.name, node.lineno)
+            for file in self.files()
+            for node in file.nodes()
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and last_name(node.value.func) in calls
+            and any(isinstance(target, ast.Name) and reads(node.value, target) for target in node.targets)
+        ]  # fmt: skip
 
     def told(self, name: str) -> list[Source]:
         """Live lines in a loop that call a method of `name` for its effect, with more than numbers and texts."""
@@ -238,6 +257,40 @@ class Code:
         statement = file.statement(source.line) if file else None
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+    def made_for(self, call: Source, argument: str) -> Source | None:
+        """The line of the same loop that makes what the statement at `call` passes for an argument."""
+        file, statement = self.file(call.file), self.statement(call)
+        if file is None or statement is None:
+            return None
+        calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        passed = {
+            value.id
+            for node in calls
+            for value in (*node.args, *(keyword.value for keyword in node.keywords))
+            if isinstance(value, ast.Name)
+        }
+        loops = file.loops_around(call.line)
+        makes = {
+            target.id: Source(file.name, node.lineno)
+            for node in file.nodes()
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call | ast.Dict | ast.DictComp | ast.Lambda)
+            for target in node.targets
+            if isinstance(target, ast.Name) and target.id in passed and any(node.lineno in body(loop) for loop in loops)
+        }
+        return makes.get(argument) or (next(iter(makes.values())) if len(makes) == 1 else None)
+
+    def sliced_for(self, source: Source) -> Source | None:
+        """The line that cuts a piece off something, and gives it a name that the statement at `source` reads."""
+        statement, cuts = self.statement(source), list[Source]()
+        read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} if statement else set()
+        for file in filter(None, [self.file(source.file)]):
+            for node in file.nodes():
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and any(
+                    isinstance(target, ast.Name) and target.id in read for target in node.targets
+                ):
+                    cuts.append(Source(file.name, node.lineno))
+        return next((line for line in reversed(cuts) if self.in_loop(line)), None)
 
     def bound_by_with(self, source: Source) -> str:
         """The name after `as` of the `with` statement at a line."""

@@ -13,7 +13,7 @@ from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Data, Held, Recording
 from lowtide.record.extremes import fullest_stages
-from lowtide.record.views import device_peak, fullest_detail, inside
+from lowtide.record.views import device_peak, fullest_detail, inside, main_steps
 from lowtide.units import format_size
 
 NOTABLE = 0.05
@@ -37,6 +37,46 @@ def float64(recording: Recording) -> Iterator[Finding]:
                 "make it float32 from the start (`dtype=\"float32\"`): `.astype` afterwards has both for a while",
                 None, "", saving,
             )  # fmt: skip
+    yield from _float64_model(recording)
+
+
+def _float64_model(recording: Recording) -> Iterator[Finding]:
+    """The model itself is of float64: parameters, activations, gradients, optimizer slots."""
+    detail = fullest_detail(recording)
+    wide = [a for a in detail.at_peak if a.dtype in ("float64", "double")] if detail else []
+    size = sum(a.chunk_bytes for a in wide)
+    if detail is None or not is_worth(recording, size, 2 * NOTABLE):
+        return
+    code = read_code(recording)
+    set_so = [line for line, call in code.calls(*_SETS_TYPE) if "float64" in ast.unparse(call)]
+    largest = max(wide, key=lambda a: a.chunk_bytes)
+    source = set_so[-1] if set_so else detail.sites[largest.site].source
+    yield Finding(
+        "float64-data", PROBLEM, f"the step computes in float64: {len(wide)} buffers of it at the peak",
+        size, source, code.text(source), "float32, the default, has half the bytes and is precise enough to train",
+        None, "", size // 2,
+    )  # fmt: skip
+
+
+_SETS_TYPE = ("set_floatx", "set_dtype_policy", "set_global_policy")
+
+
+def queued(recording: Recording) -> Iterator[Finding]:
+    """Batches of a PyDataset that wait in its queue, made by workers that are faster than the steps."""
+    code = read_code(recording)
+    lines = code.names("max_queue_size")
+    steps = main_steps(recording)
+    if not lines or not steps:
+        return
+    samples = [s for s in inside(recording) if s.rss_bytes is not None and s.time >= steps[0][1].start]
+    sizes = [(s.rss_bytes or 0) - (s.reserved_bytes or 0) for s in samples]
+    size = max(sizes) - min(sizes[0], sizes[-1]) if sizes else 0
+    if is_worth(recording, size, 2 * NOTABLE):
+        yield Finding(
+            "queued-batches", PROBLEM, f"batches wait in the queue of a PyDataset: {format_size(size)} at the most",
+            size, lines[-1], code.text(lines[-1]), "a max_queue_size of a few batches is enough: workers fill it again",
+            None, "", size,
+        )  # fmt: skip
 
 
 def _once(found: Iterator[Data]) -> list[Data]:
@@ -215,7 +255,8 @@ def _only_call(recording: Recording, name: str) -> Source | None:
 
 def _stage_of(text: str) -> str:
     """The stage that a statement makes: what multiplies buffers comes first."""
-    return next((name for name in ("interleave", "cache", "shuffle", "prefetch", "map") if f".{name}(" in text), "")
+    named = [name for name in ("interleave", "cache", "shuffle", "prefetch") if f".{name}(" in text]
+    return named[0] if named else "map" if ".map(" in text and "num_parallel_calls" in text else ""
 
 
 def _seen_on_device(recording: Recording) -> dict[Source | None, tuple[int, int]]:
@@ -228,6 +269,24 @@ def _seen_on_device(recording: Recording) -> dict[Source | None, tuple[int, int]
             found[site.source] = size + a.chunk_bytes, count + 1
     number = max(1, len(alive_pipelines(recording)))
     return {source: (size // number, count // number) for source, (size, count) in found.items()}
+
+
+MUCH_MEANT = 0.25
+"""What a cache or a window keeps is meant; of this part of all memory it is a problem."""
+def grouped(recording: Recording) -> Iterator[Finding]:
+    """Rows that wait until their window or bucket is full: as many as there are keys, times the size of a window."""
+    code = read_code(recording)
+    calls = [line for line, _ in code.calls(".group_by_window", ".bucket_by_sequence_length")]
+    waiting = [n for source, n in _seen_on_device(recording).items() if not _stage_of(code.text(source))]
+    size, rows = (sum(column) for column in zip((0, 0), *waiting, strict=True))
+    if not calls or not is_worth(recording, size, NOTABLE):
+        return
+    severity = PROBLEM if is_worth(recording, size, MUCH_MEANT) else ADVICE
+    yield Finding(
+        "grouped-in-memory", severity, f"{rows:,} rows wait until their window or bucket is full",
+        size, calls[-1], code.text(calls[-1]), "a smaller window_size or bucket_batch_sizes, or fewer keys", None, "",
+        size - size // max(1, rows),
+    )  # fmt: skip
 
 
 TUNED = ("prefetch-buffer", "interleave-buffers", "parallel-map-buffer")
@@ -245,7 +304,7 @@ def _buffer(recording: Recording, id_: str, fix: str, source: Source | None, siz
     one = size // max(1, elements)
     needed = min(size, one * (200 if id_ == "shuffle-buffer" else 2))
     saving = size - needed if id_ != "cached-in-memory" else size
-    severity = PROBLEM if is_worth(recording, saving, NOTABLE) else ADVICE
+    severity = PROBLEM if is_worth(recording, saving, MUCH_MEANT if id_ == "cached-in-memory" else NOTABLE) else ADVICE
     many = f"{elements:,} elements of {format_size(one)}" if id_ != "cached-in-memory" else format_size(size)
     return Finding(
         id_, severity, f"a {id_.partition('-')[0]} stage of tf.data has {many} waiting",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from lowtide.diagnose.code import Code, read_code
 from lowtide.program import Source
 from lowtide.record import STEP_KINDS, Held, Recording, Sample, Step
+from lowtide.record.types import CYCLE, DEFAULT
 from lowtide.record.views import device_peak, host_peak, inside, main_kind, main_steps
 
 LEAST = 1 << 20
@@ -126,8 +127,6 @@ def _forms(recording: Recording, time: float) -> dict[tuple[str, str], list[Held
     return forms
 
 
-CYCLE = "reference cycle"
-"""In the words of a holder that only holds itself."""
 ONE_LOOK = 0.3
 """Seconds that one look at all stages takes at most."""
 MOST_JUMPS, RISES = 2, 40
@@ -247,6 +246,8 @@ def is_users(holder: str) -> bool:
 def line_that_keeps(recording: Recording, row: Held) -> Source | None:
     """The user's line that put things where they are held; failing that, the line that made them."""
     code = read_code(recording)
+    if DEFAULT in row.holder and row.held_at:
+        return row.held_at
     if CYCLE in row.holder:
         line = likeliest(code, [at for at in code.uses(names_in(row.holder)[-1]) if code.in_loop(at)])
         return line or _made_often(recording, row.made)
@@ -255,11 +256,19 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
             line = _put_of(code, code.puts_into(name), row) or code.cached(name)
             if line is not None:
                 return line
+        if any(name.startswith("_") for name in names_in(row.holder)) and code.in_loop(row.made):
+            return row.made  # nobody put it there: a library keeps what is made of its things
     if row.held_at and code.ran(row.held_at) and row.holder and row.kind not in ("tensor", "array"):
         return row.held_at
     told = _told(code, row) if is_users(row.holder) and not code.in_loop(row.held_at) else None
-    by_name = told or _kept_by_name(recording, row) or (row.held_at if code.ran(row.held_at) else None)
+    by_name = told or _kept_by_name(recording, row) or (row.held_at if code.ran(row.held_at) else _bound(code, row))
     return by_name or _made_often(recording, row.made) or only_put(recording)
+
+
+def _bound(code: Code, row: Held) -> Source | None:
+    """The line that made the holder itself, where no line puts things into it: `train, rest = tee(batches)`."""
+    names = names_in(row.holder) if is_users(row.holder) else []
+    return next((line for name in names if (line := likeliest(code, code.assigns(name))) is not None), None)
 
 
 def _told(code: Code, row: Held) -> Source | None:
@@ -328,7 +337,9 @@ def called_in_loop(recording: Recording, made: Source | None) -> Source | None:
         return made
     if any(function.lineno <= loop.lineno <= made.line for loop in file.loops_around(made.line)):
         return made
-    return likeliest(code, [line for line in code.uses(function.name) if code.in_loop(line)]) or made
+    uses = code.uses(function.name)
+    inner = [line for line in uses if code.in_loop(line)] or [line for line in uses if code.in_function(line)]
+    return likeliest(code, inner) or made  # what a function runs may run often, what the script itself runs only once
 
 
 def slow_samples(recording: Recording) -> list[Sample]:

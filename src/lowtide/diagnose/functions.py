@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -37,23 +38,35 @@ def retraced(recording: Recording) -> Iterator[Finding]:
 
 def _retraced(recording: Recording, again: Sequence[Trace]) -> Finding:
     causes = Counter(_argument(trace.cause) for trace in again)
-    (argument, by_value), _ = causes.most_common(1)[0]
-    kind = "a new Python value" if by_value else "a new shape or dtype"
-    fix = (
-        f"pass `{argument}` as a tensor: `tf.constant(...)` or `tf.convert_to_tensor(...)`"
-        if by_value
-        else "give the tf.function an input_signature with None where sizes vary, or reduce_retracing=True, or pad"
-    )
-    title = f"`{again[0].function}` was traced {len(again) + 1} times: argument `{argument}` is {kind} each time"
-    id_ = "retrace-by-value" if by_value else "retrace-by-shape"
-    return _of_traces(recording, id_, again, title, fix, _most(trace.called for trace in again))
+    (argument, change), _ = causes.most_common(1)[0]
+    source = _most(trace.called for trace in again)
+    if source is not None and change in (_OBJECT, _KEYS):
+        source = read_code(recording).made_for(source, argument) or source
+    fix = {
+        _VALUE: f"pass `{argument}` as a tensor: `tf.constant(...)` or `tf.convert_to_tensor(...)`",
+        _OBJECT: f"make `{argument}` once and pass the same object: another one means another trace",
+        _KEYS: f"give `{argument}` the same keys each time: names that change belong in its values",
+        _SHAPE: "give the tf.function an input_signature with None where sizes vary, or reduce_retracing=True, or pad",
+    }[change]
+    title = f"`{again[0].function}` was traced {len(again) + 1} times: argument `{argument}` is {change} each time"
+    id_ = "retrace-by-shape" if change == _SHAPE else "retrace-by-value"
+    return _of_traces(recording, id_, again, title, fix, source)
 
 
-def _argument(cause: str) -> tuple[str, bool]:
-    """(which argument, whether a Python value and not a tensor changed)."""
+_VALUE, _OBJECT, _KEYS, _SHAPE = "a new Python value", "a new object", "a dict with new keys", "a new shape or dtype"
+_KEY = re.compile(r"\['([^']*)', ")
+
+
+def _argument(cause: str) -> tuple[str, str]:
+    """(which argument, how it changed)."""
     first = cause.removeprefix("argument ").partition(";")[0]
     name, _, change = first.partition(":")
-    return name, any(sign in change for sign in ("became Python", "Python object", "Literal"))
+    if "Python object" in change:
+        return name, _OBJECT
+    if any(sign in change for sign in ("became Python", "Literal")):
+        return name, _VALUE
+    before, _, after = change.partition(" became ")
+    return name, _KEYS if _KEY.findall(before) != _KEY.findall(after) else _SHAPE
 
 
 def _of_traces(

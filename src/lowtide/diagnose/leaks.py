@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import (
-    CYCLE,
     Grown,
     goes_on,
     grown,
@@ -19,6 +18,7 @@ from lowtide.diagnose.evidence import (
 )
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.record import Held, Recording
+from lowtide.record.types import CYCLE
 from lowtide.units import format_size
 
 PILE, HELD = 3, 0.1
@@ -59,6 +59,8 @@ def _is_leak(recording: Recording, found: Grown) -> bool:
     """More and more of them: one in a few steps at least, or several for a run of few steps; and still going on."""
     if found.objects < 3 or not is_worth(recording, found.bytes):
         return False
+    if found.row.kind == "variable" and not found.before and not read_code(recording).in_loop(found.row.made):
+        return False  # one model has several variables, too
     if found.steps and found.objects < found.steps / 50:
         return False
     of = "rss_bytes" if found.row.kind == "array" else "device_bytes"
@@ -72,6 +74,7 @@ def _finding(recording: Recording, found: Grown) -> Finding:
     plural = {"tensor": "tensors", "array": "NumPy arrays", "variable": "variables"}[row.kind]
     many = f"{found.before + found.objects} {plural} of {row.example}"
     if pins:
+        source = (source and read_code(recording).sliced_for(source)) or source
         shown, held = format_size(row.viewed_bytes), format_size(row.bytes)
         title = f"{many} are views: they show {shown} and keep {held} alive"
         fix = "copy what is kept: `.copy()` of the NumPy slice, or `tf.identity(tf.gather(x, ...))` of the tensor"

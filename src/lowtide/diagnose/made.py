@@ -47,7 +47,7 @@ def models_kept(recording: Recording) -> Iterator[Finding]:
     size = weights + sum(row.bytes for row in last if row.kind == "graph")
     if not is_worth(recording, size, NOTABLE):
         return
-    row = next((row for row in models if row.holder), models[0])
+    row = max(models, key=lambda row: (bool(row.holder), row.made.line if row.made else 0))  # the outermost: made last
     named = bool(row.holder) and "in keras" not in row.holder and "in tensorflow" not in row.holder
     source = line_that_keeps(recording, row) if named else called_in_loop(recording, row.made)
     most = max(row.objects for row in models)
@@ -149,6 +149,23 @@ def iterators_kept(recording: Recording) -> Iterator[Finding]:
         "iterators-kept", PROBLEM, f"{len(alive)} iterators of tf.data are alive, each with buffers of its own",
         size, source, code.text(source), "let an iterator go before the next is made, or make one and go on with it",
         round(size / len(alive)), "", round(size * (1 - 1 / len(alive))),
+    )  # fmt: skip
+
+
+def sessions_open(recording: Recording) -> Iterator[Finding]:
+    """v1 sessions made in a loop, and the device grows with each: its variables live until it is closed."""
+    code = read_code(recording)
+    made = [m for m in recording.made if m.kind == "session" and m.number >= MANY and _runs_again(recording, m)]
+    size = rise(recording, "device_bytes")
+    if not made or device_goes_on(recording) is False or not is_worth(recording, size, NOTABLE):
+        return
+    most = max(made, key=lambda m: m.number)
+    source = called_in_loop(recording, most.source)
+    yield Finding(
+        "sessions-left-open", PROBLEM, f"{most.number} sessions were opened, each with variables of its own",
+        size, source, code.text(source),
+        "`with tf.compat.v1.Session() as session:` closes it at the end; or open one before the loop",
+        round(size / most.number), "", size,
     )  # fmt: skip
 
 

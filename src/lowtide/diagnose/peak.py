@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import is_worth
@@ -47,6 +49,10 @@ def by_line(recording: Recording) -> Iterator[Finding]:
             layers.setdefault(source, set()).add(detail.sites[a.site].layer)
     for source in [source for source, names in layers.items() if len(names) >= MODEL]:
         del sizes[source]  # a model's definition: what all its layers have is no line's own
+    back = {step.source for step in recording.steps if step.kind == "gradient"}  # the way back of all other lines
+    forward = Counter({source: size for source, size in sizes.items() if source not in back})
+    if any(is_worth(recording, size, NOTABLE) for size in forward.values()):
+        sizes = forward
     if not sizes:
         return
     source = _of_nearly_equal(detail, sizes)
@@ -101,10 +107,11 @@ def _largest(detail: Detail, source: Source) -> tuple[int, str]:
 
 
 def on_host(recording: Recording) -> Iterator[Finding]:
-    """RSS was far higher for a moment than it is later: the line that the script was on."""
+    """RSS was far higher for a moment than later, or rose on one line for good: the line that the script was on."""
     samples = [s for s in inside(recording) if s.rss_bytes is not None]
     if len(samples) < 4:
         return
+    yield from _for_good(recording, samples)
     top = max(samples, key=lambda s: s.rss_bytes or 0)
     later = sorted(s.rss_bytes or 0 for s in samples if s.time > top.time)
     if not later:
@@ -117,6 +124,23 @@ def on_host(recording: Recording) -> Iterator[Finding]:
             size, source, read_code(recording).text(source),
             "build it in pieces, in the type that is needed, and let the parts go before the whole is used",
             None, "", size,
+        )  # fmt: skip
+
+
+def _for_good(recording: Recording, samples: list[Sample]) -> Iterator[Finding]:
+    """The line on which most of the process's own memory came, and stayed: not the device's, nor a library's code."""
+    code = read_code(recording)
+    sizes: Counter[Source] = Counter()
+    for before, after in pairwise(samples):
+        taken = max(0, (after.reserved_bytes or 0) - (before.reserved_bytes or 0))
+        if after.source is not None and not isinstance(code.statement(after.source), ast.Import | ast.ImportFrom):
+            sizes[after.source] += (after.rss_bytes or 0) - (before.rss_bytes or 0) - taken
+    source, size = max(sizes.items(), key=lambda pair: pair[1], default=(None, 0))
+    if source is not None and is_worth(recording, size, NOTABLE):
+        yield Finding(
+            "host-peak", ADVICE, f"on this line the process takes {format_size(size)}, and keeps it",
+            size, source, code.text(source),
+            "keep it smaller: a narrower type, a sparse or packed form, pieces as they are needed", None, "", None,
         )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     Rule("optimizer-made-again", "leak", "a new optimizer in each step", made.slots_made_again),
     Rule("compiled-again", "leak", "compile in a loop", made.compiled_again),
     Rule("iterators-kept", "leak", "iterators of tf.data that stay alive with their buffers", made.iterators_kept),
+    Rule("sessions-left-open", "leak", "v1 sessions made in a loop and not closed", made.sessions_open),
     Rule("layers-made-again", "leak", "layers made in a loop, whose tables are never freed", made.made_in_loop),
     Rule("dataset-made-again", "leak", "datasets made in a loop, whose closures are never freed", made.made_in_loop),
     Rule("variables-made-again", "leak", "variables made in a loop", made.made_in_loop),
@@ -61,10 +62,14 @@ RULES: tuple[Rule, ...] = (
     Rule("interleave-buffers", "data", "bytes in the sources of an interleave", data.buffers),
     Rule("parallel-map-buffer", "data", "bytes that a parallel map has ready", data.buffers),
     Rule("autotune-buffers", "data", "bytes in stages whose size tf.data tunes, up to its RAM budget", data.buffers),
+    Rule("grouped-in-memory", "data", "rows that wait until a window or bucket is full", data.grouped),
+    Rule("queued-batches", "data", "batches that wait in the queue of a PyDataset", data.queued),
     Rule("dense-gradient", "step", "IndexedSlices made dense", step.dense_gradient),
     Rule("loop-keeps-every-turn", "step", "while_loop stacks", step.loop_stack),
     Rule("jacobian-all-at-once", "step", "a Jacobian by pfor", step.jacobian),
     Rule("called-on-everything", "step", "a model called on the whole dataset at once", step.called_on_everything),
+    Rule("evaluated-at-once", "step", "evaluation or validation on far more rows than training",
+         step.evaluated_at_once),
     Rule("step-runs-eagerly", "step", "Keras steps that run op by op", step.run_eagerly),
     Rule("batchnorm-unfused", "step", "batch normalization from single ops", step.unfused_norm),
     Rule("optimizer-state", "step", "slots that another optimizer would not have", step.optimizer_state),
@@ -81,6 +86,13 @@ RULES: tuple[Rule, ...] = (
 BY_ID = {rule.id: rule for rule in RULES}
 CATCH_ALL = ("device-growth", "host-growth")
 """What is left when nothing else explains it: these yield to any other leak that accounts for a third of it."""
+
+
+BUFFERS = (
+    "shuffle-buffer", "cached-in-memory", "prefetch-buffer", "interleave-buffers", "parallel-map-buffer",
+    "autotune-buffers", "grouped-in-memory", "queued-batches",
+)  # fmt: skip
+"""They grow until they are full: that is no leak."""
 
 
 def diagnose(recording: Recording) -> list[Finding]:
@@ -131,19 +143,21 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
 
 
 def _without_repeats(recording: Recording, found: Sequence[Finding]) -> list[Finding]:
-    """General findings go where a special one names the same statement, or explains bytes that have no holder.
+    """General findings go where a special one names the same statement, or explains bytes without a holder or a line.
 
     General advice goes where there is anything else: it is for runs that nothing else explains.
     """
     code = read_code(recording)
     special = [f for f in found if not BY_ID[f.id].general and f.severity == PROBLEM]
     named = [f for f in found if f.severity == PROBLEM and BY_ID[f.id].family in ("leak", "retrace") and f.source]
+    named += [f for f in found if f.id in BUFFERS and f.source]
     kept = []
     for finding in found:
         if BY_ID[finding.id].general:
             same = any(_same_statement(code.span(finding.source), other.source) for other in special)
             others = [f for f in named if f.id not in CATCH_ALL and (finding.id in CATCH_ALL or f in special)]
-            nobodys = not finding.holder and any(3 * other.bytes >= finding.bytes for other in others)
+            vague = not finding.holder or finding.source is None
+            nobodys = vague and any(3 * other.bytes >= finding.bytes for other in others)
             said = finding.severity != PROBLEM and any(not BY_ID[other.id].general for other in found)
             if same or nobodys or said:
                 continue

@@ -11,7 +11,7 @@ from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_worth, likeliest
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
-from lowtide.record import Allocation, Detail, Recording, Step
+from lowtide.record import TRAINING_KINDS, Allocation, Detail, Recording, Step
 from lowtide.record.views import by_category, device_peak, fullest_detail
 from lowtide.units import format_size
 
@@ -102,8 +102,16 @@ def loop_stack(recording: Recording) -> Iterator[Finding]:
     if best is None or not is_worth(recording, best[0], NOTABLE):
         return
     size, detail, stacked = best
+    turns = max(Counter(a.site for a in stacked).values())
+    if longer := _grows_in_loop(recording, stacked):
+        yield Finding(
+            "loop-keeps-every-turn", PROBLEM, f"a loop makes a tensor longer in each of {turns} turns and keeps all",
+            size, longer, read_code(recording).text(longer),
+            "write to a tf.TensorArray and stack() it after the loop: then each turn keeps only its own part", None, "",
+            size - round(2 * size / turns),
+        )  # fmt: skip
+        return
     source = _loop_line(recording, detail, stacked)
-    turns = max(Counter((a.site, a.shape) for a in stacked).values())
     yield Finding(
         "loop-keeps-every-turn", _severity(recording, size), f"a loop keeps {turns} turns for its gradient",
         size, source, read_code(recording).text(source),
@@ -112,14 +120,26 @@ def loop_stack(recording: Recording) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def _grows_in_loop(recording: Recording, stacked: Sequence[Allocation]) -> Source | None:
+    """The line of a loop that adds to a tensor, where most of what is kept is of one op and of ever more bytes."""
+    sizes: dict[int, set[int]] = {}
+    for a in stacked:
+        sizes.setdefault(a.site, set()).add(a.requested_bytes)
+    growing = sum(a.chunk_bytes for a in stacked if len(sizes[a.site]) >= TURNS)
+    if 2 * growing < sum(a.chunk_bytes for a in stacked):
+        return None
+    code = read_code(recording)
+    return likeliest(code, [line for line in code.adds_to_itself("concat", "stack", "append") if code.in_loop(line)])
+
+
 def _left(detail: Detail) -> list[Allocation]:
     return [a for a in detail.allocations if a.start and a.stop is None]
 
 
 def _stacked(detail: Detail, alive: Sequence[Allocation]) -> list[Allocation]:
     inside = [a for a in alive if _in_loop(detail.sites[a.site].op) and not a.temporary]
-    turns = Counter((a.site, a.shape) for a in inside)
-    return [a for a in inside if turns[a.site, a.shape] >= TURNS]
+    turns = Counter(a.site for a in inside)
+    return [a for a in inside if turns[a.site] >= TURNS]
 
 
 def _in_loop(op: str) -> bool:
@@ -154,25 +174,26 @@ def jacobian(recording: Recording) -> Iterator[Finding]:
     """A Jacobian computed for all rows at once, by pfor."""
     code = read_code(recording)
     calls = [line for line, call in code.calls(".jacobian", ".batch_jacobian", "hessians") if not _is_row_by_row(call)]
-    best: tuple[int, Detail] | None = None
+    found = [_beyond(step) for step in recording.steps if step.kind == "gradient" and step.source in calls]
     for detail in recording.details:
         vectorized = [a for a in detail.at_peak if a.start and "pfor" in detail.sites[a.site].op]
         size = sum(a.chunk_bytes for a in vectorized)
         step = _step(recording, detail)
-        if not size and step is not None and step.kind == "gradient" and step.source in calls:
-            size = detail.peak_bytes - detail.begin_bytes
-        if size and (best is None or size > best[0]):
-            best = (size, detail)
-    if best is None or not calls or not is_worth(recording, best[0], NOTABLE):
+        found.append((size, step.source if step is not None and step.source in calls else likeliest(code, calls)))
+    size, source = max(found, key=lambda pair: pair[0], default=(0, None))
+    if not calls or not is_worth(recording, size, NOTABLE):
         return
-    step = _step(recording, best[1])
-    source = step.source if step and step.source in calls else likeliest(code, calls)
     yield Finding(
         "jacobian-all-at-once", PROBLEM, "a Jacobian is computed for all its rows at once (pfor)",
-        best[0], source, code.text(source),
+        size, source, code.text(source),
         "experimental_use_pfor=False computes row by row; or cut the outputs into pieces; batch_jacobian where rows do "
-        "not mix", None, "", best[0],
+        "not mix", None, "", size,
     )  # fmt: skip
+
+
+def _beyond(step: Step) -> tuple[int, Source | None]:
+    """What a step had at its highest beyond what it left, and its line."""
+    return (step.device_peak_bytes or 0) - (step.device_bytes or 0), step.source
 
 
 def _is_row_by_row(call: ast.Call) -> bool:
@@ -199,6 +220,24 @@ def called_on_everything(recording: Recording) -> Iterator[Finding]:
                 f"go through the data in batches ({BATCH} rows at a time here), in a tf.function", None, "", saving,
             )  # fmt: skip
             return
+
+
+def evaluated_at_once(recording: Recording) -> Iterator[Finding]:
+    """`evaluate` or `predict`, or the validation in `fit`, needs more than the training does: its batch is larger."""
+    train = max((_beyond(step)[0] for step in recording.steps if step.kind in TRAINING_KINDS), default=0)
+    others = [step for step in recording.steps if step.kind in ("evaluate", "predict")]
+    highest = max(others, key=lambda step: _beyond(step)[0], default=None)
+    if not train or highest is None or highest.source is None:
+        return
+    more = _beyond(highest)[0] - train
+    if more > train / 2 and is_worth(recording, more, NOTABLE):
+        rows = max((_rows(d)[0] for d in recording.details if _step(recording, d) == highest), default=0)
+        at_once = f" ({rows:,} rows at once)" if rows else ""
+        yield Finding(
+            "evaluated-at-once", ADVICE, f"{highest.kind}{at_once} needs {format_size(more)} more than training does",
+            more, highest.source, read_code(recording).text(highest.source),
+            "a smaller batch there: validation_batch_size= of fit, batch_size= of evaluate and predict", None, "", more,
+        )  # fmt: skip
 
 
 def _rows(detail: Detail) -> tuple[int, float]:

@@ -98,9 +98,10 @@ def _windows(part: ast.AST) -> list[ast.Subscript]:
     return [cut for cut in cuts if isinstance(cut.slice, ast.Slice) and cut.slice.lower and cut.slice.upper]
 
 
-def reads(value: ast.AST, name: str) -> bool:
-    """Whether an expression reads a name or an attribute of that name."""
-    return any(isinstance(node, ast.Name | ast.Attribute) and last_name(node) == name for node in ast.walk(value))
+def reads(value: ast.AST, target: ast.expr) -> bool:
+    """Whether an expression reads the name or the attribute that `target` is; `state` is not `self.state`."""
+    kind, name = type(target), last_name(target)
+    return any(type(node) is kind and last_name(node) == name for node in ast.walk(value) if isinstance(node, ast.expr))
 
 
 def whole(node: ast.AST) -> Span:

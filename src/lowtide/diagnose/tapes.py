@@ -104,6 +104,10 @@ def _gradient_details(recording: Recording) -> Iterator[tuple[Detail, Source]]:
             yield detail, step.source
 
 
+MOSTLY_UNUSED = 0.4
+"""Of what a tape keeps: every tape lets something go that its gradient does not need, the last results above all."""
+
+
 def records_unused(recording: Recording) -> Iterator[Finding]:
     """What a tape keeps and no gradient needs: for variables that get none, or ops that the target does not need."""
     let_go = max((_let_go_unused(d, line) for d, line in _gradient_details(recording)), default=0)
@@ -111,7 +115,7 @@ def records_unused(recording: Recording) -> Iterator[Finding]:
         watches_more = tape.watches_variables and tape.watched > tape.used > 0
         size = round(max((_forward(d, line) for d, line in _gradient_details(recording)), default=0))
         unused = round(size * (1 - tape.used / tape.watched)) if watches_more else 0
-        if unused >= let_go:
+        if unused >= let_go or let_go < MOSTLY_UNUSED * size:
             title = f"the tape watches {tape.watched} variables and is asked for the gradients of {tape.used}"
         else:
             title = f"the tape records {format_size(let_go)} that the gradient does not need"

@@ -234,6 +234,11 @@ class HostLine(NamedTuple):
     blocks: int
 
 
+CYCLE = "a reference cycle"
+DEFAULT = "default argument of"
+"""In the words of a `holder` that only holds itself, and of one that all calls of a function share."""
+
+
 class Held(NamedTuple):
     """Live things of one kind, from one line, held by one holder, at one moment: a row of a census.
 
@@ -304,7 +309,7 @@ class Data(NamedTuple):
 class Made(NamedTuple):
     """How many things of one kind a line of the user's code has made over the run, dead ones included.
 
-    `kind` as in `Held`, and "layer", "profiler". `name` is their class.
+    `kind` as in `Held`, and "layer", "profiler", "session". `name` is their class.
     """
 
     kind: str

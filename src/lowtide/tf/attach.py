@@ -33,7 +33,9 @@ from lowtide.tf.unseen import Unseen, session_variables
 from lowtide.tf.watch import Watch
 from lowtide.tf.windows import Windows
 
-_BORN = (compat.FUNCTION_CLASS, compat_watch.NEW_VARIABLE_CLASS, compat.OPTIMIZER_CLASS, keras.Model)
+_BORN = (
+    compat.FUNCTION_CLASS, compat_watch.NEW_VARIABLE_CLASS, compat.OPTIMIZER_CLASS, keras.Model, compat.SESSION_CLASS,
+)  # fmt: skip
 GROWN, CENSUS_SHARE = 1.04, 0.03
 """A census is repeated when RSS is this many times what it was at the last, and takes this part of the time at most."""
 GROWN_MUCH, CENSUS_PAUSE = 1.12, 1
@@ -64,6 +66,7 @@ class Attachment:
         self.pipelines = Pipelines(watch, self.births)
         self.tapes = Tapes(watch)
         self._counted: Counted | None = None
+        self._device_noted = False
         self._patches = contextlib.ExitStack()
         self._older_layers = {thing.name for thing in gc.get_objects() if isinstance(thing, keras.Layer)}
 
@@ -71,7 +74,6 @@ class Attachment:
         for owner, name, make in self._all_patches():
             self._patches.enter_context(compat.replaced(owner, name, make))
         self._watch.writer.fact("versions", {"tensorflow": tf.__version__, "keras": keras.__version__})
-        self._watch.writer.fact("devices", [self._device()])
 
     def uninstall(self) -> None:
         self._patches.close()
@@ -106,16 +108,21 @@ class Attachment:
         init.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]  # Keras reads it
         return init
 
-    def _device(self) -> tuple[str, str, int | None]:
-        kind = "cpu"
-        if "GPU" in self.device_counter.name:
+    def _note_device(self) -> None:
+        """Write down what device there is, once it is open."""
+        opened = self.device_counter.opened
+        if opened is None or self._device_noted:
+            return
+        self._device_noted = True
+        kind = "bfc" if opened.counts else "cpu"
+        if "GPU" in opened.name:
             kind = os.environ.get("TF_GPU_ALLOCATOR", "bfc")
-        elif self.device_counter.counts:
-            kind = "bfc"
         limit = os.environ.get("TF_CPU_BFC_MEM_LIMIT_IN_MB", "")
-        return self.device_counter.name, kind, int(limit) << 20 if limit.isdigit() and kind == "bfc" else None
+        bytes_ = int(limit) << 20 if limit.isdigit() and kind == "bfc" else None
+        self._watch.writer.fact("devices", [(opened.name, kind, bytes_)])
 
     def device(self) -> tuple[int, int, int | None] | None:
+        self._note_device()
         return self.device_counter.read("sample")
 
     def slow(self, now: float) -> dict[str, Any]:
@@ -136,7 +143,8 @@ class Attachment:
     def host_parts(self, found: dict[str, Any]) -> dict[str, int]:
         data = int(found.get("data_bytes") or 0)
         parts = {"tf.data": data, "graphs": self.traces.graph_bytes}
-        stats = self.device_counter.read("split") if "CPU" in self.device_counter.name else None
+        opened = self.device_counter.opened
+        stats = self.device_counter.read("split") if opened and "CPU" in opened.name else None
         if stats is not None:
             parts["tf.data"] = min(data, stats.in_use)
             parts["device in use"] = stats.in_use - parts["tf.data"]
@@ -214,6 +222,7 @@ class Attachment:
         self._counted = Counted(now + took / CENSUS_SHARE, now + CENSUS_PAUSE * took, self._watch.rss())
 
     def finish(self) -> None:
+        self._note_device()
         self.windows.finish()
         self.tapes.record()
         self._watch.attempt("a census", self.census)

@@ -65,7 +65,7 @@ class Pinned(NamedTuple):
     viewed: int
 
 
-_COUNTED = (*_KINDS, ("profiler", compat_watch.PROFILER_SESSION_CLASS))
+_COUNTED = (*_KINDS, ("profiler", compat_watch.PROFILER_SESSION_CLASS), ("session", compat.SESSION_CLASS))
 
 
 def made_so_far(births: Births, layers: Iterable[Source]) -> list[Made]:

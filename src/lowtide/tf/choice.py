@@ -71,8 +71,12 @@ class Choice:
         return TRACED if self._traced <= MOST_TRACED else ""
 
     def follows(self, kind: str, key: object) -> str:
-        """The same for the step that begins where this one has ended."""
-        return self._reason(kind, key, self._calls.get(key, 0) + 1)
+        """The same for the step that begins where this one has ended. The first to begin so is the first seen whole."""
+        count = self._calls.get(key, 0) + 1
+        if count == 2 and kind != "next" and self._firsts < MOST_FIRST:
+            self._firsts += 1
+            return FIRST
+        return self._reason(kind, key, count)
 
     def _reason(self, kind: str, key: object, count: int) -> str:
         if key in self._wanted:

@@ -2,6 +2,9 @@
 
 TensorFlow keeps one peak, and resetting it is the only way to learn the peak of a part of the run. The script may ask
 for that peak itself, so its questions are answered from our books: the highest since it last reset.
+
+Asking what devices there are opens them, and a script that sets threads or divides a device must do so before. So
+nothing is asked until the script has opened them itself.
 """
 
 from __future__ import annotations
@@ -9,13 +12,21 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from lowtide.tf import compat
-from lowtide.tf.compat_watch import Chunk, Stats, cpu_allocator
+from lowtide.tf.compat_watch import Chunk, CpuAllocator, Stats, cpu_allocator, devices_have_started
 from lowtide.tf.profile import counts_bytes
+
+
+class Opened(NamedTuple):
+    """The default device, once it is open."""
+
+    name: str
+    cpu: CpuAllocator | None
+    counts: bool
 
 
 class DeviceCounter:
@@ -23,14 +34,29 @@ class DeviceCounter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._cpu = None if "GPU" in compat.default_device() else cpu_allocator()
-        self.name = compat.default_device().rpartition("device:")[2]
-        self.counts = counts_bytes()
+        self._opened: Opened | None = None
         self._peaks = {"script": 0}
+
+    @property
+    def opened(self) -> Opened | None:
+        if self._opened is None and devices_have_started():
+            self.open()
+        return self._opened
+
+    def open(self) -> None:
+        """Open it now: the script is about to compute, and would."""
+        if self._opened is None:
+            device = compat.default_device()
+            allocator = None if "GPU" in device else cpu_allocator()
+            self._opened = Opened(device.rpartition("device:")[2], allocator, counts_bytes())
+
+    @property
+    def _cpu(self) -> CpuAllocator | None:
+        return self.opened.cpu if self.opened else None
 
     def read(self, reader: str) -> Stats | None:
         """Now, with the highest since `reader` last asked."""
-        if not self.counts:
+        if self.opened is None or not self.opened.counts:
             return None
         with self._lock:
             stats, peaks = self._raw(), self._peaks
@@ -49,14 +75,14 @@ class DeviceCounter:
     def _raw(self) -> Stats:
         if self._cpu is not None:
             return self._cpu.stats()
-        found = tf.config.experimental.get_memory_info(self.name)
+        found = tf.config.experimental.get_memory_info(self._name)
         return Stats(found["current"], found["peak"], None)
 
     def _clear(self) -> None:
         if self._cpu is not None:
             self._cpu.clear()
         else:
-            tf.config.experimental.reset_memory_stats(self.name)
+            tf.config.experimental.reset_memory_stats(self._name)
 
     def answering(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`get_memory_info` as if nobody but the script had ever reset the peak."""
@@ -81,4 +107,8 @@ class DeviceCounter:
         return reset_memory_stats
 
     def _is_ours(self, device: Any) -> bool:
-        return self.counts and self._cpu is not None and str(device).upper().endswith(self.name.upper())
+        return self._cpu is not None and counts_bytes() and str(device).upper().endswith(self._name.upper())
+
+    @property
+    def _name(self) -> str:
+        return self.opened.name if self.opened else ""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lowtide.program import Source
+from lowtide.record.types import CYCLE, DEFAULT
 from lowtide.tf.places import is_users_file
 from lowtide.tf.reach import Reach, Root, is_users_class, library_roots, parts_of
 
@@ -30,7 +31,7 @@ SOME = 40
 """Things of a group that are asked for their holder: most of a leak have the same."""
 _PUTS = frozenset({"append", "appendleft", "extend", "add", "insert", "update", "setdefault", "put", "__setitem__"})
 _ITEM = re.compile(r"\[.*?\]")
-_NAME = re.compile(r"\w+")
+_LAST = re.compile(r"\.?\w+")
 
 
 class Chain(NamedTuple):
@@ -126,7 +127,7 @@ class Chains:
         while waiting:
             path = waiting.popleft()
             if is_users_class(type(path[-1])) and _leads_to_itself(path[-1]):
-                return Chain(f"{_words(_NOWHERE, type(path[-1]).__name__, path)} (a reference cycle)", None)
+                return Chain(f"{_words(_NOWHERE, type(path[-1]).__name__, path)} ({CYCLE})", None)
             for holder in self._holders.get(id(path[-1]), ()):
                 if id(holder) not in seen:
                     seen.add(id(holder))
@@ -233,8 +234,13 @@ def _described(root: Root, name: str, path: list[Any]) -> Chain:
     ]  # fmt: skip
     largest: Any = max(containers, key=len, default=())
     kind = f"{type(largest).__name__} of {len(largest)}, " if largest else ""
-    attribute = _NAME.findall(_ITEM.sub("", text))[-1]
-    return Chain(f"{text} ({kind}{root.scope})", _put_at(root.file, attribute) or _put_at(root.file, name))
+    if default := next(filter(None, map(_default, path[1:], path)), None):
+        argument, function = default
+        line = Source(function.__code__.co_filename, function.__code__.co_firstlineno)
+        return Chain(f"{argument} ({kind}{DEFAULT} {function.__name__})", line)
+    last = _LAST.findall(_ITEM.sub("", text))[-1]
+    lines = (_put_at(root.file, way) for way in (last, last.lstrip("."), name))
+    return Chain(f"{text} ({kind}{root.scope})", next(filter(None, lines), None))
 
 
 def _step(holder: Any, held: Any, attributes: bool) -> str:
@@ -259,6 +265,17 @@ def _step(holder: Any, held: Any, attributes: bool) -> str:
     return ""
 
 
+def _default(function: Any, defaults: Any) -> tuple[str, types.FunctionType] | None:
+    """The argument and its function, where these are a function's defaults: made once, shared by all calls."""
+    if not isinstance(function, types.FunctionType) or not isinstance(defaults, tuple):
+        return None
+    if defaults is not function.__defaults__:
+        return None
+    names = function.__code__.co_varnames[: function.__code__.co_argcount][-len(defaults) :]
+    containers = [n for n, value in zip(names, defaults, strict=True) if isinstance(value, list | dict | set | deque)]
+    return (containers[0], function) if containers else None
+
+
 def _contents(cell: Any) -> Any:
     try:
         return cell.cell_contents
@@ -267,7 +284,7 @@ def _contents(cell: Any) -> Any:
 
 
 def _put_at(file: str, name: str) -> Source | None:
-    """The last line of a file that puts something into `name`: an append, an item, an assignment."""
+    """The last line of a file that puts something into `name`, or `.name`: an append, an item, an assignment."""
     return _puts(file).get(name) if file else None
 
 
@@ -287,7 +304,7 @@ def _puts(file: str) -> dict[str, Source]:
             for target in targets:
                 if isinstance(target, ast.Subscript):
                     _note(grows, target.value, file, node.lineno)
-                else:
+                elif not _is_none(node.value):
                     _note(grows if isinstance(node, ast.AugAssign) else plain, target, file, node.lineno)
     return {**plain, **grows}
 
@@ -296,4 +313,12 @@ def _note(into: dict[str, Source], target: ast.expr, file: str, line: int) -> No
     if isinstance(target, ast.Name):
         into[target.id] = Source(file, line)
     elif isinstance(target, ast.Attribute):
-        into[target.attr] = Source(file, line)
+        into[f".{target.attr}"] = Source(file, line)
+    elif isinstance(target, ast.Tuple | ast.List):
+        for part in target.elts:
+            _note(into, part, file, line)
+
+
+def _is_none(value: ast.expr | None) -> bool:
+    """Whether an assignment lets go of what was there."""
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)

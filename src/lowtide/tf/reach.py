@@ -128,7 +128,7 @@ class Reach:
         self.steps[id(thing)] = step
         if isinstance(thing, np.ndarray):
             self.arrays.append(thing)
-        elif not isinstance(thing, self._leaves):
+        if not isinstance(thing, self._leaves) and (not isinstance(thing, np.ndarray) or thing.dtype == object):
             level.append(thing)
 
     def _matters(self, thing: Any) -> bool:
@@ -166,5 +166,7 @@ def parts_of(holder: Any) -> Iterator[Any]:
         yield from _locals(holder).values()
     elif isinstance(holder, types.TracebackType):
         yield from (holder.tb_frame, holder.tb_next)
+    elif isinstance(holder, np.ndarray):
+        yield from holder.flat if holder.dtype == object else ()  # which the collector of garbage does not see
     else:
         yield from gc.get_referents(holder)

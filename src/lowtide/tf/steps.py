@@ -239,6 +239,7 @@ class Steps:
         self, kind: str, name: str, key: object, repeats: int, original: Callable[..., Any], arguments: Any,
         options: Any,
     ) -> Any:  # fmt: skip
+        self._device.open()
         self._account()
         start = self._watch.now
         given = _given(arguments) if kind in ("function", "call") else 0
