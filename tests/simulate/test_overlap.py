@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from lowtide.program import Dim, Program
 from lowtide.simulate import simulate
-from lowtide.simulate.interleave import Ceiling, Loose, _Anyhow, _with_gates
+from lowtide.simulate.interleave import NEAR, Ceiling, Loose, _Anyhow, _with_gates
 from lowtide.simulate.machine import run_overlapped
 from lowtide.simulate.overlap import loosened, strict
+from lowtide.simulate.step import Replay
 from tests.drafts import KB, Draft, chain, kept_for_backward, random_programs
 
 BATCH = 4
@@ -120,3 +121,18 @@ def test_an_allocator_that_refuses_keeps_the_order_strict() -> None:
     timeline = simulate(program, BATCH)
     walled = Ceiling(timeline.chunk_peak, walled=True)
     assert loosened(program, BATCH, order_of(program), timeline, walled) == strict(program, order_of(program))
+
+
+@settings(deadline=None)
+@given(random_programs())
+def test_below_a_near_ceiling_what_is_played_has_the_predicted_peak_nearly(program: Program) -> None:
+    timeline = simulate(program, BATCH)
+    near = Ceiling(int(timeline.chunk_peak * 1.3))
+    loose = loosened(program, BATCH, order_of(program), timeline, near)
+    if loose == strict(program, order_of(program)):
+        return
+    held = _with_gates(program, order_of(program), loose)
+    traces = list(run_overlapped(held, BATCH, [_Anyhow(held).run(Random(0))]))
+    replay = Replay(program, traces[0])
+    replay.prepare(timeline.preparation)
+    assert abs(replay.step(traces[0]).chunk_peak / timeline.chunk_peak - 1) <= NEAR

@@ -24,6 +24,8 @@ PLAYED = 8
 """Steps, one after another on the same allocator."""
 TOLERANCE = 0.002
 """Of the order's own peak: what chunks may always exceed it by."""
+NEAR, FAR = 0.012, 1.5
+"""Of the predicted peak: interleavings that differ by more are given up, unless the ceiling is so many times higher."""
 UNPLAYED = 0.01
 """Of the ceiling: left for interleavings that were not played."""
 
@@ -54,13 +56,18 @@ class Ceiling(NamedTuple):
 def keeps(
     program: Program, batch: int, order: Sequence[int], loose: Loose, timeline: Timeline, ceiling: Ceiling
 ) -> bool:
-    """Whether every interleaving played stays below the ceiling.
+    """Whether every interleaving played stays below the ceiling, and near the peak that was predicted.
 
     An allocator that cannot grow has to get through them with a chunk as large as the step's largest taken from it,
-    and what is ahead; how its chunks add up does not matter then.
+    and what is ahead; how its chunks add up does not matter then. Far below the ceiling nobody minds the prediction.
     """
     held = _with_gates(program, order, loose)
     traces = list(run_overlapped(held, batch, _plays(held, batch)))
+    if ceiling.limit is not None and timeline.chunk_peak * FAR > ceiling.limit:
+        replay = Replay(program, traces[0])
+        replay.prepare(timeline.preparation)
+        if any(abs(replay.step(trace).chunk_peak / timeline.chunk_peak - 1) > NEAR for trace in traces):
+            return False
     try:
         replay = Replay(program, traces[0], ceiling.limit if ceiling.walled else None)
         replay.prepare(timeline.preparation)
