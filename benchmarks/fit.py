@@ -233,6 +233,7 @@ class Suite:
         for name, batch in self._each([(name, batch) for name, batch, _ in MODELS], "{} at batch {}"):
             found.append(prove(name, batch, self._seconds))
             show(found[-1:], self._progress.console)
+            write("models", found[-1:])
         return found
 
     def random(self) -> list[dict[str, Any]]:
@@ -243,6 +244,7 @@ class Suite:
             for some in pool.map(lambda start: random_cases(start, min(CASES_IN_A_CHILD, self._cases - start)), starts):
                 found += some
                 self._progress.advance(task)
+        write("random", found)
         return found
 
     def times(self) -> list[dict[str, Any]]:
@@ -250,6 +252,7 @@ class Suite:
         for name, batch in self._each(TIMED, "times of {} at batch {}"):
             found.append(timed(name, batch))
             show_times(found[-1:], self._progress.console)
+            write("times", found[-1:])
         return found
 
     def _each(self, entries: Sequence[tuple[str, int]], words: str) -> Iterator[tuple[str, int]]:
@@ -277,7 +280,7 @@ def missed(document: dict[str, Any], console: Console) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.fit", description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="of the benchmark (default: all)")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; results are not written")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; the others' results stay")
     parser.add_argument("--cases", type=int, default=CASES, metavar="N", help=f"of random models (default {CASES})")
     parser.add_argument("--seconds", type=float, default=4.0, help="for planning each budget (default 4)")
     options = parser.parse_args(arguments)
@@ -288,8 +291,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         suite = Suite(options.only, options.cases, options.seconds, progress)
         for part in options.parts:
             document[part] = getattr(suite, part)()
-            if options.only is None:
-                write(part, document[part])
     broken = missed(document, console)
     if "models" in document:
         console.print(summary(document["models"]))
@@ -297,8 +298,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def write(part: str, found: list[dict[str, Any]]) -> None:
-    """Put a part's results beside the others'."""
+    """Put results beside those that are there, in place of what is there of the same model."""
     document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if part != "random":
+        rows = {row["name"]: row for row in (*document.get(part, ()), *found)}
+        entries = MODELS if part == "models" else TIMED
+        found = [rows[entry[0]] for entry in entries if entry[0] in rows]
     if part == "models":
         versions = next((model["versions"] for model in found if "versions" in model), {})
         document |= {"versions": {"python": platform.python_version(), **versions}, "summary": summary(found)}

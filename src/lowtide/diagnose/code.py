@@ -281,16 +281,23 @@ class Code:
         return makes.get(argument) or (next(iter(makes.values())) if len(makes) == 1 else None)
 
     def sliced_for(self, source: Source) -> Source | None:
-        """The line that cuts a piece off something, and gives it a name that the statement at `source` reads."""
-        statement, cuts = self.statement(source), list[Source]()
-        read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} if statement else set()
-        for file in filter(None, [self.file(source.file)]):
+        """The line that cuts a piece off something for the statement at `source`: by a name it reads, or a call."""
+        statement = self.statement(source)
+        parts = list(ast.walk(statement)) if statement is not None else []
+        read = {node.id for node in parts if isinstance(node, ast.Name)}
+        called = {last_name(node.func) for node in parts if isinstance(node, ast.Call)}
+        named, returned = list[Source](), list[Source]()
+        for file in self.files():
             for node in file.nodes():
-                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and any(
-                    isinstance(target, ast.Name) and target.id in read for target in node.targets
-                ):
-                    cuts.append(Source(file.name, node.lineno))
-        return next((line for line in reversed(cuts) if self.in_loop(line)), None)
+                if not isinstance(node, ast.Assign | ast.Return) or not isinstance(node.value, ast.Subscript):
+                    continue
+                line = Source(file.name, node.lineno)
+                function = file.enclosing(node.lineno)
+                if isinstance(node, ast.Return):
+                    returned += [line] if function is not None and function.name in called else []
+                elif file.name == source.file and self.in_loop(line):
+                    named += [line] if any(isinstance(t, ast.Name) and t.id in read for t in node.targets) else []
+        return next(iter([*returned, *reversed(named)]), None)
 
     def bound_by_with(self, source: Source) -> str:
         """The name after `as` of the `with` statement at a line."""

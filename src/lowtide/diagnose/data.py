@@ -20,6 +20,8 @@ NOTABLE = 0.05
 COPIES = ("from_tensor_slices", "from_tensors", "tf.constant", "tf.convert_to_tensor")
 PADDED = 0.75
 """Batches with less padding than this are as one finds them."""
+MUCH_COPIED = 0.1
+"""A copy of less of the run's peak is no problem: it is the plain way to begin."""
 GIVEN = ("fit", "evaluate", "predict")
 
 
@@ -124,8 +126,9 @@ def copied(recording: Recording) -> Iterator[Finding]:
 def _copied(recording: Recording, given: Data) -> Finding:
     what = "a file mapped into memory is" if given.mapped else "an array is"
     id_ = "dataset-in-constant" if given.what.startswith("tf.") else "dataset-copied"
+    severity = PROBLEM if is_worth(recording, given.bytes, MUCH_COPIED) else ADVICE
     return Finding(
-        id_, PROBLEM, f"{what} copied whole into a tensor by {given.what}: {given.dtype} {given.shape}",
+        id_, severity, f"{what} copied whole into a tensor by {given.what}: {given.dtype} {given.shape}",
         given.bytes, given.source, read_code(recording).text(given.source),
         "read it in pieces: a generator over slices, or keras.utils.PyDataset; convert one batch at a time",
         None, "", given.bytes,

@@ -23,8 +23,9 @@ from lowtide.units import format_size
 
 PILE, HELD = 3, 0.1
 """So many of a form, with this part of the peak, are a pile."""
-PINS = 4
-"""A view that shows less than one part in this of what it keeps is named for it."""
+PINS, PINNED = 4, 0.05
+"""A view that shows less than one part in this of what it keeps is named for it; of so much of the peak even if no more
+come."""
 
 
 def kept(recording: Recording) -> Iterator[Finding]:
@@ -44,6 +45,9 @@ def _piles(recording: Recording, known: set[tuple[str, str]]) -> Iterator[Findin
         if row.kind in ("tensor", "array") and row.objects >= PILE and form not in known and is_users(row.holder):
             piles[form] = max(row, piles.get(form, row), key=lambda r: r.bytes)
     for row in piles.values():
+        if 0 < row.viewed_bytes * PINS <= row.bytes and is_worth(recording, row.bytes - row.viewed_bytes, PINNED):
+            yield _finding(recording, Grown(row, row.objects, row.bytes, 0, 0))
+            continue
         puts = [line for name in names_in(row.holder) for line in code.puts_into(name) if code.in_loop(line)]
         if puts and is_worth(recording, row.bytes, HELD):
             source = line_that_keeps(recording, row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
@@ -51,6 +52,8 @@ def models_kept(recording: Recording) -> Iterator[Finding]:
     named = bool(row.holder) and "in keras" not in row.holder and "in tensorflow" not in row.holder
     source = line_that_keeps(recording, row) if named else called_in_loop(recording, row.made)
     most = max(row.objects for row in models)
+    if not named and _passed_to_a_function(recording, most):
+        return
     saving = round(size * (most - 1) / most)
     if named:
         title = f"{most} models are alive at once, {most - 1} of them kept"
@@ -62,6 +65,12 @@ def models_kept(recording: Recording) -> Iterator[Finding]:
         "models-kept" if named else "models-never-freed", PROBLEM, title, size, source, code.text(source), fix,
         round(size / most), row.holder, saving,
     )  # fmt: skip
+
+
+def _passed_to_a_function(recording: Recording, models: int) -> bool:
+    """Whether a tf.function was traced anew for nearly each: with every trace it keeps the model."""
+    traces = Counter(trace.owner for trace in recording.traces if "Python object became" in trace.cause)
+    return 2 * max(traces.values(), default=0) > models
 
 
 def _never_freed(recording: Recording) -> Iterator[Finding]:

@@ -111,10 +111,13 @@ def _as_known(finding: Finding, recording: Recording) -> Finding:
     return replace(finding, fix=f"{finding.fix}. Known on {versions}: {known.title}")
 
 
-def _importance(finding: Finding) -> tuple[bool, bool, bool, int, str, int]:
-    line = finding.source.line if finding.source else 0
-    last = finding.id == "activations-rule"  # true of every training: anything else says more
-    return finding.id != aftermath.ID, finding.severity != PROBLEM, last, -finding.bytes, finding.id, line
+LITTLE_SAID = {"peak-by-line": 1, "host-peak": 1, "activations-rule": 2}
+"""They say where, not why: other advice comes before them. That activations rule is true of every training."""
+
+
+def _importance(finding: Finding) -> tuple[bool, bool, int, int, str, int]:
+    line, late = finding.source.line if finding.source else 0, LITTLE_SAID.get(finding.id, 0)
+    return finding.id != aftermath.ID, finding.severity != PROBLEM, late, -finding.bytes, finding.id, line
 
 
 def _joined(found: Iterable[Finding]) -> list[Finding]:

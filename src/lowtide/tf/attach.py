@@ -21,7 +21,7 @@ from lowtide.tf.hooks import LayerSources, Patch, layer_init
 from lowtide.tf.labels import LayerNames
 from lowtide.tf.nodes import KnownGraphs
 from lowtide.tf.pipelines import Pipelines
-from lowtide.tf.places import Births, calling_line
+from lowtide.tf.places import Births, calling_line, making_line
 from lowtide.tf.refusals import refusal_of
 from lowtide.tf.scopes import NOTING
 from lowtide.tf.steps import Steps
@@ -100,7 +100,7 @@ class Attachment:
 
         @functools.wraps(original)
         def init(thing: Any, *arguments: Any, **options: Any) -> None:
-            line = calling_line()
+            line = making_line(thing)
             if line is not None:
                 self.births.note(thing, line)
             original(thing, *arguments, **options)

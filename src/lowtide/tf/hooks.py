@@ -23,7 +23,7 @@ from lowtide.errors import NotCapturable
 from lowtide.program import Source
 from lowtide.tf import compat
 from lowtide.tf.phases import assigns
-from lowtide.tf.places import calling_line
+from lowtide.tf.places import calling_line, making_line
 from lowtide.tf.scopes import NOTING
 from lowtide.tf.shared import sharing_arrays
 
@@ -45,7 +45,7 @@ class LayerSources:
         self.lines: dict[str, Source] = {}
 
     def note(self, layer: Any) -> None:
-        line = calling_line()
+        line = making_line(layer)
         if line is not None:
             self.lines[layer.name] = line
 

@@ -17,7 +17,8 @@ _SUFFIX = re.compile(r"_\d+$")
 
 
 INSIDE_A_LAYER = frozenset({"call", "__call__", "build"})
-"""In these the line itself tells more than the line that made the layer; `model.fit(...)` tells less."""
+"""In these, and in what they call, the line itself tells more than the line that made the layer; `model.fit(...)` tells
+less."""
 
 
 class Label(NamedTuple):
@@ -78,18 +79,18 @@ def is_backward(op_name: str) -> bool:
 
 
 class Line(NamedTuple):
-    """A line of the user's code and the function it is in."""
+    """A line of the user's code, and whether a layer's own code runs it, itself or through functions that it calls."""
 
     source: Source
-    function: str
+    inside_a_layer: bool
 
 
 def user_line(frames: Sequence[Any]) -> Line | None:
     """The innermost frame that is neither a library's nor Lowtide's."""
-    for frame in reversed(frames):
-        if is_users_file(frame.filename):
-            return Line(Source(frame.filename, frame.lineno), frame.name)
-    return None
+    users = [frame for frame in frames if is_users_file(frame.filename)]
+    if not users:
+        return None
+    return Line(Source(users[-1].filename, users[-1].lineno), any(frame.name in INSIDE_A_LAYER for frame in users))
 
 
 class Labels:
@@ -100,14 +101,14 @@ class Labels:
         self._opened = opened_in(traced)
         self._layers = layers
         self._lines: dict[str, Line | None] = {
-            name: Line(source, "call") for name, source in operation_lines(traced).items()
+            name: Line(source, inside_a_layer=True) for name, source in operation_lines(traced).items()
         }
 
     def of(self, op_name: str) -> Label:
         layer = self._layers.layer_of(op_name, self._opened)
         line = self._line(op_name) or self._line(forward_name(op_name))
         made = self._layers.source_of(layer)
-        if line is None or (made is not None and line.function not in INSIDE_A_LAYER):
+        if line is None or (made is not None and not line.inside_a_layer):
             return Label(layer, made)
         return Label(layer, line.source)
 
