@@ -12,7 +12,19 @@ from functools import lru_cache
 from pathlib import Path
 
 from lowtide.diagnose.branches import dead_lines, settled
-from lowtide.diagnose.syntax import Span, body, constant_keys, dotted, head, is_among, is_small, last_name, reads, whole
+from lowtide.diagnose.syntax import (
+    Span,
+    body,
+    constant_keys,
+    dotted,
+    head,
+    is_among,
+    is_cut,
+    is_small,
+    last_name,
+    reads,
+    whole,
+)
 from lowtide.program import Source
 from lowtide.record import Recording
 
@@ -289,7 +301,7 @@ class Code:
         named, returned = list[Source](), list[Source]()
         for file in self.files():
             for node in file.nodes():
-                if not isinstance(node, ast.Assign | ast.Return) or not isinstance(node.value, ast.Subscript):
+                if not isinstance(node, ast.Assign | ast.Return) or not is_cut(node.value):
                     continue
                 line = Source(file.name, node.lineno)
                 function = file.enclosing(node.lineno)

@@ -98,6 +98,13 @@ def _windows(part: ast.AST) -> list[ast.Subscript]:
     return [cut for cut in cuts if isinstance(cut.slice, ast.Slice) and cut.slice.lower and cut.slice.upper]
 
 
+def is_cut(value: ast.expr | None) -> bool:
+    """A piece of something: `x[:8]`, or that on a condition."""
+    if isinstance(value, ast.IfExp):
+        return is_cut(value.body) or is_cut(value.orelse)
+    return isinstance(value, ast.Subscript)
+
+
 def reads(value: ast.AST, target: ast.expr) -> bool:
     """Whether an expression reads the name or the attribute that `target` is; `state` is not `self.state`."""
     kind, name = type(target), last_name(target)
