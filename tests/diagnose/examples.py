@@ -382,6 +382,16 @@ def queued() -> Example:
     return Example(with_queue(300), with_queue(1), 1)
 
 
+def held_by_name() -> Example:
+    code = "x = resize(images)\nmodel.fit(x)\n"
+
+    def with_array(size: int) -> Recording:
+        row = held("array", "x (global of train.py)", 1, size)
+        return recording(code, kind="fit", line=2, census=(row,))
+
+    return Example(with_array(300), with_array(9), 1)
+
+
 def unfused_norm() -> Example:
     code = "def norm(h):\n    m, v = tf.nn.moments(h, [0])\n    return tf.nn.batch_normalization(h, m, v)\nstep(x)\n"
 
@@ -595,6 +605,7 @@ EXAMPLES: dict[str, Example] = {
     "optimizer-state": optimizer_state(),
     "peak-by-line": peak_by_line(),
     "host-peak": host_peak(),
+    "held-by-name": held_by_name(),
     "reserved-unused": reserved(),
     "fragmentation": fragmented(),
     "swapped-out": swapped(),

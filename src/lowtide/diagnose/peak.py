@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import is_worth
+from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.known import known_on
 from lowtide.program import Source
@@ -142,6 +142,22 @@ def _for_good(recording: Recording, samples: list[Sample]) -> Iterator[Finding]:
             size, source, code.text(source),
             "keep it smaller: a narrower type, a sparse or packed form, pieces as they are needed", None, "", None,
         )  # fmt: skip
+
+
+def held(recording: Recording) -> Iterator[Finding]:
+    """The one array or tensor of a name of the user's that has most of the run's peak."""
+    code = read_code(recording)
+    single = [r for r in recording.census if r.kind in ("array", "tensor") and r.objects == 1 and is_users(r.holder)]
+    made = ((row, likeliest(code, code.assigns(names_in(row.holder)[0]))) for row in single)
+    row, source = max((pair for pair in made if pair[1]), key=lambda pair: pair[0].bytes, default=(None, None))
+    if row is None or not is_worth(recording, row.bytes, NOTABLE):
+        return
+    yield Finding(
+        "held-by-name", ADVICE, f"`{row.holder.partition(' (')[0]}`, {row.example}, is held through the run",
+        row.bytes, source, code.text(source),
+        "keep it in the form it came in (uint8, a file, a generator) and make each batch of it when it is needed",
+        None, row.holder, None,
+    )  # fmt: skip
 
 
 def _line_near(samples: list[Sample], top: Sample) -> Source | None:

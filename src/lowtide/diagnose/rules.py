@@ -75,6 +75,7 @@ RULES: tuple[Rule, ...] = (
     Rule("optimizer-state", "step", "slots that another optimizer would not have", step.optimizer_state),
     Rule("peak-by-line", "step", "the line with most of the device's peak", peak.by_line, True),
     Rule("host-peak", "step", "the line where RSS is far higher for a moment", peak.on_host, True),
+    Rule("held-by-name", "step", "the one array or tensor of a name that has most of the peak", peak.held, True),
     Rule("reserved-unused", "device", "a GPU's memory that is reserved and never used", peak.reserved),
     Rule("fragmentation", "device", "a request refused though enough was free, in pieces", peak.fragmented),
     Rule("swapped-out", "device", "the process was swapped out", peak.swapped),
@@ -111,7 +112,7 @@ def _as_known(finding: Finding, recording: Recording) -> Finding:
     return replace(finding, fix=f"{finding.fix}. Known on {versions}: {known.title}")
 
 
-LITTLE_SAID = {"peak-by-line": 1, "host-peak": 1, "activations-rule": 2}
+LITTLE_SAID = {"peak-by-line": 1, "host-peak": 1, "held-by-name": 1, "activations-rule": 2}
 """They say where, not why: other advice comes before them. That activations rule is true of every training."""
 
 

@@ -19,8 +19,10 @@ NOTABLE = 0.03
 def kept(recording: Recording) -> Iterator[Finding]:
     """Tapes that stay alive, with every activation they recorded."""
     for tape in recording.tapes:
-        if tape.most_alive >= MANY and tape.alive >= max(MANY, tape.made // 3):
+        if tape.most_alive >= max(MANY, tape.made // 3):
             size = _held_by_tapes(recording)
+            if tape.alive < tape.most_alive:  # let go in the end: what they held shows in the device's rise
+                size = max(size, _rise(recording))
             if is_worth(recording, size):
                 yield _kept(recording, tape, size)
 
@@ -32,10 +34,10 @@ def _kept(recording: Recording, tape: Tape, size: int) -> Finding:
     name = code.bound_by_with(tape.source) if tape.source else ""
     source = line_that_keeps(recording, held[0]) if held else likeliest(code, code.keeps(name)) if name else None
     return Finding(
-        "tapes-kept", PROBLEM, f"{tape.alive} of {tape.made} gradient tapes are still alive, with what they recorded",
+        "tapes-kept", PROBLEM, f"{tape.most_alive} of {tape.made} gradient tapes are alive at once, with what they saw",
         size, source or tape.source, read_code(recording).text(source or tape.source),
         "let the tape go after `gradient`: keep the loss as a number, not the tape; `del` a persistent one",
-        round(size / max(1, tape.alive)), held[0].holder if held else "", size,
+        round(size / tape.most_alive), held[0].holder if held else "", size,
     )  # fmt: skip
 
 
