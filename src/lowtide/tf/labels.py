@@ -106,7 +106,8 @@ class Labels:
 
     def of(self, op_name: str) -> Label:
         layer = self._layers.layer_of(op_name, self._opened)
-        line = self._line(op_name) or self._line(forward_name(op_name))
+        lines = (self._line(op_name), self._line(forward_name(op_name)))
+        line = next((line for line in lines if line and line.inside_a_layer), lines[0] or lines[1])
         made = self._layers.source_of(layer)
         if line is None or (made is not None and not line.inside_a_layer):
             return Label(layer, made)
