@@ -12,7 +12,7 @@ from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.known import known_on
 from lowtide.program import Source
-from lowtide.record import Detail, Recording, Sample
+from lowtide.record import TRAINING_KINDS, Detail, Recording, Sample
 from lowtide.record.views import by_category, device_peak, fullest_detail, inside, main_steps, reserve_unused
 from lowtide.units import format_size
 
@@ -130,10 +130,13 @@ def on_host(recording: Recording) -> Iterator[Finding]:
 def _for_good(recording: Recording, samples: list[Sample]) -> Iterator[Finding]:
     """The line on which most of the process's own memory came, and stayed: not the device's, nor a library's code."""
     code = read_code(recording)
+    training = {step.source for step in recording.steps if step.kind in TRAINING_KINDS}  # graphs, threads, their arenas
     sizes: Counter[Source] = Counter()
     for before, after in pairwise(samples):
         taken = max(0, (after.reserved_bytes or 0) - (before.reserved_bytes or 0))
-        if after.source is not None and not isinstance(code.statement(after.source), ast.Import | ast.ImportFrom):
+        if after.source is None or after.source in training:
+            continue
+        if not isinstance(code.statement(after.source), ast.Import | ast.ImportFrom):
             sizes[after.source] += (after.rss_bytes or 0) - (before.rss_bytes or 0) - taken
     source, size = max(sizes.items(), key=lambda pair: pair[1], default=(None, 0))
     if source is not None and is_worth(recording, size, NOTABLE):
