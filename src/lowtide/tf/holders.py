@@ -118,6 +118,8 @@ class Chains:
             return 2 * many < len(start), ends[id(path[-1])][0].rank, -many, len(path)
 
         best = min(ways, key=worth)
+        if worth(best)[0]:
+            return Chain("", None)  # the latest has a name, the others are held elsewhere
         root, name, _ = ends[id(best[-1])]
         return _described(root, name, best)
 

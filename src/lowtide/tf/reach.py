@@ -153,8 +153,8 @@ class Reach:
 
 
 def is_users_class(cls: type) -> bool:
-    module = sys.modules.get(cls.__module__)
-    return is_users_file(str(Path(getattr(module, "__file__", None) or "<>").absolute())) if module else False
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return file is not None and is_users_file(str(Path(file).absolute()))
 
 
 def parts_of(holder: Any) -> Iterator[Any]:
