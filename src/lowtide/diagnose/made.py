@@ -79,6 +79,9 @@ def _never_freed(recording: Recording) -> Iterator[Finding]:
     size = rise(recording, "device_bytes")
     if not made or not device_goes_on(recording) or not is_worth(recording, size, NOTABLE):
         return
+    last = next((s.device_bytes for s in reversed(recording.samples) if s.device_bytes is not None), 0)
+    if 2 * last < size:
+        return  # it came and went
     most = max(made, key=lambda m: m.number)
     source = called_in_loop(recording, most.source)
     yield Finding(
