@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lowtide.diagnose import ADVICE, PROBLEM, diagnose
 from lowtide.diagnose.code import Code
-from tests.diagnose.examples import at, census, held, recording
+from tests.diagnose.examples import at, census, held, recording, traces
 
 
 def test_what_a_method_of_its_holder_was_told_is_that_lines() -> None:
@@ -74,3 +74,50 @@ def test_all_windows_of_a_series_are_the_series_many_times() -> None:
 def test_files_put_together_and_parts_of_an_array_are_not() -> None:
     assert joined("wide = np.concatenate([load(name) for name in names])\n", wide=90) == []
     assert joined("wide = np.concatenate([x[:100], x[200:]])\n", wide=90, x=100) == []
+
+
+def test_the_holder_itself_is_named_where_no_line_puts_things_into_it() -> None:
+    code = (
+        "TWICE = False\ntrain, stats = itertools.tee(batches())\nif TWICE:\n    stats = batches()\n"
+        "for x in train:\n    step(x)\n"
+    )
+    row = held("tensor", "stats (global of train.py)", 20, 200)._replace(held_at=at(4))  # the last in the file
+    assert diagnose(recording(code, device=10, line=6, census=census(row)))[0].source == at(2)
+
+
+def test_an_attribute_is_not_the_local_of_the_same_name() -> None:
+    code = (
+        "class Node:\n    def __init__(self, state):\n        self.state = state\n"
+        "for step in range(20):\n    state = f(node.state)\n    node = Node(state)\n"
+    )
+    row = held("tensor", "node.parent.state (global of train.py)", 20, 200)._replace(held_at=at(3))
+    assert diagnose(recording(code, device=10, line=6, census=census(row)))[0].source == at(3)
+
+
+def test_what_a_library_keeps_of_things_made_in_a_loop_is_the_loops() -> None:
+    code = "features = Dense(9)(inputs)\nfor fold in range(20):\n    head = Dense(1)(features)\n"
+    row = held("tensor", "features._history._nodes (list of 20, global of train.py)", 20, 200, made=3)
+    row = row._replace(held_at=at(1))
+    assert diagnose(recording(code, device=10, line=3, census=census(row)))[0].source == at(3)
+
+
+def test_views_that_never_grow_are_named_where_they_are_cut() -> None:
+    code = "def crop(image):\n    return image[:9]\ncrops = [crop(load(i)) for i in range(20)]\nfit(crops)\n"
+    row = held("array", "crops (list of 20, global of train.py)", 20, 300, shown=3)._replace(held_at=at(3))
+    found = diagnose(recording(code, kind="fit", line=4, census=census(row, before=20)))
+    assert (found[0].id, found[0].source) == ("view-pins-buffer", at(2))
+
+
+def test_a_retrace_for_each_new_object_is_the_line_that_makes_it() -> None:
+    code = "for step in range(20):\n    loss = partial(focal, gamma=2)\n    train(x, loss)\n"
+    again = traces(20, lambda i: "argument loss: Python object became Python object")
+    assert diagnose(recording(code, host=5, traces=again))[0].source == at(2)
+
+
+def test_a_dict_with_new_keys_is_a_new_value_not_a_new_shape() -> None:
+    code = "for step in range(20):\n    batch = {name(step): x}\n    train(batch)\n"
+    change = "argument batch: Dict[['a{}', float32]] became Dict[['a{}', float32]]"
+    again = traces(20, lambda i: change.format(i, i + 1))
+    found = diagnose(recording(code, host=5, traces=again))[0]
+    assert (found.id, found.source) == ("retrace-by-value", at(2))
+    assert "same keys" in found.fix

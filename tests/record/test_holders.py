@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ QUEUE: deque[tuple[Thing, int]] = deque()
 HOOKS: list[Callable[[], Thing]] = []
 ERRORS: list[Exception] = []
 RUNNING: list[Iterator[int]] = []
+ARRAY = np.empty(5, dtype=object)
 
 
 @functools.cache
@@ -110,9 +112,28 @@ def in_generators() -> list[Any]:
     return refs
 
 
+def in_an_array_of_objects() -> list[Any]:
+    for n in range(5):
+        ARRAY[n] = Thing()
+    return weak(list(ARRAY))
+
+
+def remember(thing: Thing, seen: list[Thing] = []) -> None:  # noqa: B006  # the mistake that is looked for
+    seen.append(thing)
+
+
+def in_a_default() -> list[Any]:
+    things = [Thing() for _ in range(5)]
+    for thing in things:
+        remember(thing)
+    return weak(things)
+
+
 @pytest.mark.parametrize(
     ("make", "name"),
     [
+        (in_an_array_of_objects, "ARRAY (global of test_holders.py)"),
+        (in_a_default, "seen (list of 5, default argument of remember)"),
         (in_a_dict_of_lists, "TRAINER.history['grads'] (list of 5"),
         (on_a_class, "Trainer.shared['0'] (dict of 5"),
         (in_tuples_of_a_deque, "QUEUE (deque of 5"),
@@ -155,6 +176,18 @@ def test_the_latest_of_many_does_not_speak_for_all() -> None:
         kept.append(latest)
     assert chain_of(weak(kept)).text.startswith("kept (list of 5")
     assert latest is kept[-1]
+
+
+def test_what_others_hold_is_not_the_latests_name() -> None:
+    """Five in a cell that no name of the user's leads to, the last of them in a local too."""
+    elsewhere = types.SimpleNamespace(things=[Thing() for _ in range(5)])
+    latest, refs = elsewhere.things[-1], weak(elsewhere.things)
+    gc.collect()
+    hidden = weakref.WeakKeyDictionary({gc: elsewhere})
+    del elsewhere
+    assert not chain_of(refs).text.startswith("latest")
+    assert latest is not None
+    assert hidden
 
 
 def test_looking_keeps_nothing_alive() -> None:
