@@ -21,7 +21,8 @@ def _models(document: dict[str, Any]) -> list[str]:
     total, trained = document["summary"], document["summary"]["trained"]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
     worst = total["worst_prediction_error"] or 0.0
-    refused = f"{total['infeasible']} refused as impossible, {total['refused_above_smallest']} of them wrongly"
+    above = f"{total['refused_above_smallest']} of them above the smallest that trained"
+    refused = f"{total['infeasible']} refused, no plan found, {above}"
     limited = f"{trained} of {trained + total['did_not_train']} trained to the end; {refused}"
     order = f"{total['order_within_three_percent']} of {total['models']}; median {total['median_order_time']:+.1%}"
     return [
