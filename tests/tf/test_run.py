@@ -333,6 +333,34 @@ def test_a_script_may_set_threads_and_divide_devices_before_it_computes(tmp_path
     assert ran.recording.details
 
 
+def test_a_large_graph_is_made_ready_before_its_first_step_is_recorded_and_runs_no_more_often(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        """
+        import tensorflow as tf
+
+        calls = tf.Variable(0)
+
+        @tf.function
+        def step(x):
+            calls.assign_add(1)
+            for _ in range(600):
+                x = tf.tanh(x) + 1.0
+            return x
+
+        for _ in range(3):
+            step(tf.ones([64, 64]))
+        print(int(calls))
+        """,
+    )
+    assert ran.said() == 3
+    check_sums(ran.recording)
+    first = ran.recording.details[0]
+    assert first.reason == "first call"
+    assert {site.kind for site in first.sites} >= {"Tanh"}
+    assert [trace.function for trace in ran.recording.traces] == ["step"]
+
+
 def test_a_session_is_recorded_and_its_graph_left_alone(tmp_path: Path) -> None:
     ran = run(tmp_path, SESSION)
     assert ran.done.returncode == 0, ran.done.stderr

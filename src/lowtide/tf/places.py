@@ -23,6 +23,11 @@ def is_users_file(path: str) -> bool:
     return not path.startswith((*_LIBRARIES, "<")) and not Path(path).name.startswith("__autograph_generated_file")
 
 
+def is_ours(path: str) -> bool:
+    """Whether a code file is Lowtide's own."""
+    return path.startswith(_PACKAGE)
+
+
 def calling_line() -> Source | None:
     """The innermost line of the user's own code on the stack."""
     return line_of(sys._getframe(1))

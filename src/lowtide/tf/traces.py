@@ -19,7 +19,7 @@ from lowtide.tf import compat
 from lowtide.tf.labels import is_backward, user_line
 from lowtide.tf.nodes import KnownGraphs
 from lowtide.tf.phases import assigns
-from lowtide.tf.places import calling_line, is_users_file
+from lowtide.tf.places import calling_line, is_ours, is_users_file
 from lowtide.tf.steps import Steps
 from lowtide.tf.watch import Watch
 
@@ -45,7 +45,8 @@ class Traces:
     def patch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def create(function_type: Any, type_context: Any, func_graph: Any, options: Any) -> Any:
-            if not self._watch.alive:
+            code = getattr(inspect.unwrap(options.python_function), "__code__", None)
+            if not self._watch.alive or (code is not None and is_ours(code.co_filename)):
                 return original(function_type, type_context, func_graph, options)
             before, rss = time.perf_counter(), self._watch.rss()
             concrete = original(function_type, type_context, func_graph, options)
