@@ -59,7 +59,8 @@ def run_variant(script: Path, variant: str, folder: Path) -> dict[str, Any]:
         words = done.stderr.strip().splitlines()
         return {"error": words[-1][:200] if words else f"exit code {done.returncode}", "seconds": seconds}
     peak = max(found["host_peak_bytes"] or 0, found["device_peak_bytes"] or 0)
-    return {"seconds": seconds, "peak_bytes": peak, "findings": found["findings"], "reused": command[3] == "report"}
+    findings = [{**f, "file": Path(f["file"]).name if f["file"] else None} for f in found["findings"]]  # of any machine
+    return {"seconds": seconds, "peak_bytes": peak, "findings": findings, "reused": command[3] == "report"}
 
 
 def culprit_lines(script: Path) -> set[int]:
@@ -83,7 +84,7 @@ def judged(whose: str, script: Path, folder: Path) -> dict[str, Any]:
     """One case, both variants, and the verdicts."""
     bad, good = run_variant(script, "bad", folder), run_variant(script, "good", folder)
     first = next(iter(bad.get("findings", [])), None)
-    named = bool(first) and first["line"] in culprit_lines(script) and Path(first["file"] or "").name == script.name
+    named = bool(first) and first["line"] in culprit_lines(script) and first["file"] == script.name
     causes = CAUSES.get(script.stem, ())
     false = [f for f in good.get("findings", []) if is_notable(f, good["peak_bytes"])]
     return {
@@ -151,6 +152,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of names of cases; all when none is given")
     options = parser.parse_args()
     console = Console(stderr=True)
+    if options.recordings is not None:
+        options.recordings.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lowtide-bench-") as folder:
         rows = list(progress(cases(options.names), options.recordings or Path(folder), console))
     groups = {"all": rows, **{whose: [row for row in rows if row["whose"] == whose] for whose in FOLDERS}}

@@ -23,6 +23,8 @@ class Device:
     def __init__(self) -> None:
         self.highest = 0
 
+    def open(self) -> None: ...
+
     def read(self, reader: str) -> Stats:
         peak, self.highest = self.highest, 0
         return Stats(1, peak, None)
