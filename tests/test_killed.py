@@ -52,7 +52,7 @@ def test_a_kill_on_a_full_machine_is_for_want_of_memory_and_has_a_line(
 def test_a_kill_on_a_machine_with_room_is_not_put_down_to_memory(tmp_path: Path) -> None:
     recording = killed(tmp_path)
     assert recording.outcome.signal == "SIGKILL" and not recording.outcome.out_of_memory
-    assert [found.id for found in diagnose(recording)] == ["host-peak"]  # what the script takes, and no more
+    assert {found.id for found in diagnose(recording)} <= {"host-peak"}  # what the script takes, if a sample saw it
 
 
 @pytest.mark.parametrize(
