@@ -115,7 +115,8 @@ def start_profile() -> Profile | None:
     """A profile that records allocations and no Python calls; None when another one runs already."""
     folder = tempfile.TemporaryDirectory(prefix="lowtide-profile-")
     session = _Session()
-    options = {"host_tracer_level": 1, "python_tracer_level": 0, "device_tracer_level": 0}
+    levels = {"host_tracer_level": 1, "python_tracer_level": 0, "device_tracer_level": 0}
+    options = {} if tf.__version__.startswith("2.21.") else levels  # which takes none, and logs a warning for each
     try:
         session.start(folder.name, options)
     except (tf.errors.OpError, RuntimeError):
