@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from benchmarks.diagnose import RESULTS
+from benchmarks.quote import put, versions_of
 from lowtide.units import format_size
-
-README = Path(__file__).parent.parent / "README.md"
-BEGIN, END = "<!-- bench-diagnose:begin -->\n", "<!-- bench-diagnose:end -->"
 
 
 def quoted(document: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
+    versions = versions_of(document)
     lines = [
         f"Scripts after public issues, each with a bad and a good variant ({versions}):",
         "",
@@ -38,11 +35,7 @@ def quoted(document: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    text = README.read_text()
-    if BEGIN not in text or not RESULTS.exists():
-        return
-    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    README.write_text(text[:start] + quoted(json.loads(RESULTS.read_text())) + text[end:])
+    put("bench-diagnose", quoted(json.loads(RESULTS.read_text())))
 
 
 if __name__ == "__main__":

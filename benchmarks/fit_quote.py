@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.fit import MODELS, RESULTS
 from benchmarks.fit_times import TARGETS, times_missed
-from benchmarks.quote import put
+from benchmarks.quote import put, versions_of
 from lowtide.units import format_size
 
 
@@ -19,7 +19,7 @@ def quoted(document: dict[str, Any]) -> str:
 
 def _models(document: dict[str, Any]) -> list[str]:
     total, trained = document["summary"], document["summary"]["trained"]
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
+    versions = versions_of(document)
     worst = total["worst_prediction_error"] or 0.0
     above = f"{total['refused_above_smallest']} of them above the smallest that trained"
     refused = f"{total['infeasible']} refused, no plan found, {above}"

@@ -7,12 +7,12 @@ from itertools import groupby
 from typing import Any
 
 from benchmarks.planner_suite import BUDGETS, RESULTS, TARGETS, not_reached
-from benchmarks.quote import put
+from benchmarks.quote import put, versions_of
 
 
 def quoted(document: dict[str, Any]) -> str:
     rows = document["rows"]
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
+    versions = versions_of(document)
     most = max(row["seconds"] for row in rows)
     lines = [
         f"Time added in percent, by budget in percent of the base peak, and the proven bound ({versions}, two cores):",
@@ -21,7 +21,7 @@ def quoted(document: dict[str, Any]) -> str:
         "|---" * (len(BUDGETS) + 3) + "|",
         *(_line(name, list(found)) for name, found in groupby(rows, key=lambda row: row["name"])),
         "",
-        f"At most {document['seconds']:g} s a solve, 4.5 s at 10,000 nodes, 50 s at 70,000; longest: {most:.1f} s.",
+        f"{document['seconds']:g} s a solve, other limits for the two largest; the longest took {most:.1f} s.",
         f"Published at 90 and 80 %: {_published()}.",
         "",
         "Not reached: " + ("; ".join(not_reached(rows)) or "nothing") + ".",

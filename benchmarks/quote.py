@@ -19,10 +19,14 @@ def put(mark: str, quoted: str) -> None:
     README.write_text(text[: text.index(begin) + len(begin)] + quoted + text[text.index(end) :])
 
 
+def versions_of(document: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
+
+
 def quoted(document: dict[str, Any]) -> str:
     total, rows = document["summary"], document["rows"]
     pairs = total["pairs"] - total["failed_to_run"]
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
+    versions = versions_of(document)
     median = f"median error {total['median_requested_error']:.4%}"
     requested = f"{total['requested_within_half_percent']} of {pairs}; {median}"
     spread = f"median error {total['median_chunk_error']:.3%}, worst {total['worst_chunk_error']:+.1%}"

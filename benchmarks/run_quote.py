@@ -7,12 +7,12 @@ import statistics
 from typing import Any
 
 from benchmarks import page
-from benchmarks.quote import put
+from benchmarks.quote import put, versions_of
 from benchmarks.run import KINDS, RAM_WITHIN, RESULTS, TIME_WITHIN, WAYS
 
 
 def quoted(document: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {number}" for name, number in sorted(document["versions"].items()))
+    versions = versions_of(document)
     ways = [way for way in WAYS if way != "plain"]
     where = f"{versions}; {document['machine'].partition(',')[0]}"
     lines = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +15,9 @@ import lowtide
 from lowtide.errors import BadUse
 from lowtide.program import ITEM_BYTES, Dim, Op, Program, Source, verify
 from lowtide.simulate import forecast, simulate, tidy_order
-from lowtide.tf import compat, operations
+from lowtide.tf import operations
 from lowtide.tf.hooks import trains
+from lowtide.tf.patches import patched
 from lowtide.tf.phases import assigns
 from lowtide.tf.trace import Seen, capture_function, capture_model
 
@@ -425,9 +425,7 @@ def test_ops_know_their_layer_and_the_users_line() -> None:
 
 
 def test_a_sum_in_a_functional_model_has_its_own_line_not_the_models() -> None:
-    with contextlib.ExitStack() as noted:
-        for patch in operations.NOTING:
-            noted.enter_context(compat.replaced(*patch))
+    with patched(operations.NOTING):
         inputs = keras.Input((8,))
         hidden = keras.layers.Dense(8)(inputs)
         first = inspect.currentframe().f_lineno  # type: ignore[union-attr]

@@ -35,8 +35,10 @@ def test_requested_bytes_are_predicted_to_half_a_percent(answer: Any) -> None:
 
 @pytest.mark.parametrize("answer", MODELS, indirect=True)
 def test_chunk_bytes_are_predicted_to_two_percent(answer: Any) -> None:
-    """From the first call on, where the allocator is prepared."""
-    assert answer["predicted_peak"] == pytest.approx(answer["measured_peak"], rel=0.02)
+    """From the first call on, where the allocator is prepared. Over branches whose choice is not known it is a bound:
+    the worst of several ways to choose, which may lie somewhat above the way that was chosen."""
+    above = 0.05 if "bounded" in answer["treatments"] else 0.02
+    assert 0.98 <= answer["predicted_peak"] / answer["measured_peak"] <= 1 + above
 
 
 @pytest.mark.parametrize("answer", MODELS, indirect=True)

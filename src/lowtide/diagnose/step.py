@@ -174,7 +174,8 @@ def jacobian(recording: Recording) -> Iterator[Finding]:
     """A Jacobian computed for all rows at once, by pfor."""
     code = read_code(recording)
     calls = [line for line, call in code.calls(".jacobian", ".batch_jacobian", "hessians") if not _is_row_by_row(call)]
-    found = [_beyond(step) for step in recording.steps if step.kind == "gradient" and step.source in calls]
+    gradients = [step for step in recording.steps if step.kind == "gradient" and step.source in calls]
+    found = [(_beyond(step), step.source) for step in gradients]
     for detail in recording.details:
         vectorized = [a for a in detail.at_peak if a.start and "pfor" in detail.sites[a.site].op]
         size = sum(a.chunk_bytes for a in vectorized)
@@ -191,9 +192,9 @@ def jacobian(recording: Recording) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _beyond(step: Step) -> tuple[int, Source | None]:
-    """What a step had at its highest beyond what it left, and its line."""
-    return (step.device_peak_bytes or 0) - (step.device_bytes or 0), step.source
+def _beyond(step: Step) -> int:
+    """What a step had at its highest beyond what it left."""
+    return (step.device_peak_bytes or 0) - (step.device_bytes or 0)
 
 
 def _is_row_by_row(call: ast.Call) -> bool:
@@ -224,12 +225,12 @@ def called_on_everything(recording: Recording) -> Iterator[Finding]:
 
 def evaluated_at_once(recording: Recording) -> Iterator[Finding]:
     """`evaluate` or `predict`, or the validation in `fit`, needs more than the training does: its batch is larger."""
-    train = max((_beyond(step)[0] for step in recording.steps if step.kind in TRAINING_KINDS), default=0)
+    train = max((_beyond(step) for step in recording.steps if step.kind in TRAINING_KINDS), default=0)
     others = [step for step in recording.steps if step.kind in ("evaluate", "predict")]
-    highest = max(others, key=lambda step: _beyond(step)[0], default=None)
+    highest = max(others, key=_beyond, default=None)
     if not train or highest is None or highest.source is None:
         return
-    more = _beyond(highest)[0] - train
+    more = _beyond(highest) - train
     if more > train / 2 and is_worth(recording, more, NOTABLE):
         rows = max((_rows(d)[0] for d in recording.details if _step(recording, d) == highest), default=0)
         at_once = f" ({rows:,} rows at once)" if rows else ""

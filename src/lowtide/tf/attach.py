@@ -17,9 +17,10 @@ from lowtide.record import Site
 from lowtide.tf import compat, compat_watch, residents
 from lowtide.tf.census import made_so_far, take_census
 from lowtide.tf.device import DeviceCounter
-from lowtide.tf.hooks import LayerSources, Patch, layer_init
+from lowtide.tf.hooks import LayerSources, layer_init
 from lowtide.tf.labels import LayerNames
 from lowtide.tf.nodes import KnownGraphs
+from lowtide.tf.patches import Patch, patched
 from lowtide.tf.pipelines import Pipelines
 from lowtide.tf.places import Births, calling_line, making_line
 from lowtide.tf.refusals import refusal_of
@@ -71,8 +72,7 @@ class Attachment:
         self._older_layers = {thing.name for thing in gc.get_objects() if isinstance(thing, keras.Layer)}
 
     def install(self) -> None:
-        for owner, name, make in self._all_patches():
-            self._patches.enter_context(compat.replaced(owner, name, make))
+        self._patches.enter_context(patched(self._all_patches()))
         self._watch.writer.fact("versions", {"tensorflow": tf.__version__, "keras": keras.__version__})
 
     def uninstall(self) -> None:

@@ -16,7 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from lowtide.tf import compat, compat_watch
+from lowtide.tf import compat_watch
+from lowtide.tf.patches import patched
 from lowtide.tf.places import calling_line
 
 _LASTING = contextlib.ExitStack()
@@ -27,8 +28,7 @@ PIECE = 256
 
 def make_change(name: str) -> None:
     """For the rest of this process."""
-    for owner, attribute, make in CHANGES[name]():
-        _LASTING.enter_context(compat.replaced(owner, attribute, make))
+    _LASTING.enter_context(patched(CHANGES[name]()))
 
 
 def _stream() -> list[tuple[Any, str, Any]]:

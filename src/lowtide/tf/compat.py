@@ -135,8 +135,8 @@ def capture_into_current_graph(outside: Any) -> Any:
 
 
 def control_outputs(graph: Any) -> list[Any]:
-    """The ops of a FuncGraph that must run although no output reads them."""
-    return list(getattr(graph, "control_outputs", ()))
+    """The ops of a FuncGraph that must run although no output reads them, by name: TensorFlow keeps them in a set."""
+    return sorted(getattr(graph, "control_outputs", ()), key=lambda op: op.name)
 
 
 def function_as_graph(function: Any) -> tuple[GraphDef, dict[str, str]]:

@@ -22,6 +22,7 @@ import tensorflow as tf
 from lowtide.errors import NotCapturable
 from lowtide.program import Source
 from lowtide.tf import compat
+from lowtide.tf.patches import Patch, patched
 from lowtide.tf.phases import assigns
 from lowtide.tf.places import calling_line, making_line
 from lowtide.tf.scopes import NOTING
@@ -50,10 +51,6 @@ class LayerSources:
             self.lines[layer.name] = line
 
 
-Patch = tuple[type, str, Callable[[Callable[..., Any]], Callable[..., Any]]]
-"""(class, method, what takes the method and gives its stand-in)."""
-
-
 @contextlib.contextmanager
 def stop_at_first_step(on_step: OnStep, sources: LayerSources) -> Iterator[None]:
     """Inside the block, whatever would train calls `on_step` instead."""
@@ -65,7 +62,7 @@ def stop_at_first_step(on_step: OnStep, sources: LayerSources) -> Iterator[None]
         (compat.SESSION_CLASS, "run", functools.partial(_session_run, on_step)),
         (compat.OPTIMIZER_CLASS, "apply", functools.partial(_eager_update, busy)),
     )
-    with _patched((*patches, *_beside_training(busy, sources))):
+    with patched((*patches, *_beside_training(busy, sources))):
         yield
 
 
@@ -77,14 +74,6 @@ def _beside_training(busy: _Busy, sources: LayerSources) -> tuple[Patch, ...]:
         (keras.Layer, "__init__", functools.partial(layer_init, sources)),
         *NOTING,
     )
-
-
-@contextlib.contextmanager
-def _patched(patches: Sequence[Patch]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for owner, name, make in patches:
-            stack.enter_context(compat.replaced(owner, name, make))
-        yield
 
 
 class Replace(Protocol):
@@ -108,7 +97,7 @@ def replace_steps(replacement: Replace, sources: LayerSources) -> Iterator[None]
         (compat.SESSION_CLASS, "run", functools.partial(_session_run, replacement)),
         (compat.OPTIMIZER_CLASS, "apply", functools.partial(_eager_update, busy)),
     )
-    with _patched((*patches, *_beside_training(busy, sources))):
+    with patched((*patches, *_beside_training(busy, sources))):
         yield
 
 

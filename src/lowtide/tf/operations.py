@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from lowtide.program import Source
+from lowtide.tf.patches import Patch
 from lowtide.tf.places import calling_line
 
 _WRITTEN: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
@@ -70,5 +71,8 @@ def _note(line: Source, given: list[Any], results: list[Any]) -> None:
             results.extend(tensor.op for tensor in op.inputs)
 
 
-NOTING = ((keras.Operation, "symbolic_call", _writing), (keras.Operation, "__call__", _running))
-"""What to patch (class, method, what makes its stand-in), where a script builds and traces its own models."""
+NOTING: tuple[Patch, ...] = (
+    (keras.Operation, "symbolic_call", _writing),
+    (keras.Operation, "__call__", _running),
+)
+"""What to patch, where a script builds and traces its own models."""

@@ -16,7 +16,7 @@ import tensorflow as tf
 from lowtide.program import Source
 from lowtide.record import Data
 from lowtide.tf import compat_watch
-from lowtide.tf.hooks import Patch
+from lowtide.tf.patches import Patch
 from lowtide.tf.places import calling_line
 from lowtide.tf.watch import Watch
 

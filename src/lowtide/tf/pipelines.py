@@ -15,8 +15,8 @@ import tensorflow as tf
 from lowtide.program import Source
 from lowtide.record import Data, Site, Stage
 from lowtide.tf import compat_watch
-from lowtide.tf.hooks import Patch
 from lowtide.tf.padding import Padding
+from lowtide.tf.patches import Patch
 from lowtide.tf.places import Births, calling_line
 from lowtide.tf.residents import Known
 from lowtide.tf.watch import Watch

@@ -36,13 +36,14 @@ def calling_line() -> Source | None:
 def making_line(thing: Any) -> Source | None:
     """The line that makes a thing whose `__init__` is running, not one of the `__init__` methods it has."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        own = code.co_name == "__init__" and code.co_argcount and frame.f_locals.get(code.co_varnames[0]) is thing
-        if is_users_file(code.co_filename) and not own:
-            return Source(code.co_filename, frame.f_lineno)
+    while frame is not None and (_initializes(frame, thing) or not is_users_file(frame.f_code.co_filename)):
         frame = frame.f_back
-    return None
+    return line_of(frame)
+
+
+def _initializes(frame: FrameType, thing: Any) -> bool:
+    code = frame.f_code
+    return code.co_name == "__init__" and code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is thing
 
 
 def line_of(frame: FrameType | None) -> Source | None:

@@ -6,7 +6,6 @@ the first, and Keras numbers layers: `dense_1` is the second scope of `dense`, o
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Mapping
@@ -15,7 +14,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from lowtide.tf import compat, compat_watch, operations
+from lowtide.tf import compat_watch, operations
+from lowtide.tf.patches import Patch, patched
 
 _OPENED: weakref.WeakKeyDictionary[Any, dict[str, str]] = weakref.WeakKeyDictionary()
 """By graph, for as long as it lives: scope to the layer's name."""
@@ -40,13 +40,11 @@ def noting(original: Callable[..., Any]) -> Callable[..., Any]:
     return enter
 
 
-NOTING = ((compat_watch.NAME_SCOPE_CLASS, "__enter__", noting), *operations.NOTING)
-"""What to patch (class, method, what makes its stand-in), where a script traces its own functions."""
+NOTING: tuple[Patch, ...] = ((compat_watch.NAME_SCOPE_CLASS, "__enter__", noting), *operations.NOTING)
+"""What to patch, where a script traces its own functions."""
 
 
 def traced(function: Any, arguments: Any, options: Mapping[str, Any]) -> Any:
     """`function.get_concrete_function(...)`, its layers noted."""
-    with contextlib.ExitStack() as noted:
-        for patch in NOTING:
-            noted.enter_context(compat.replaced(*patch))
+    with patched(NOTING):
         return function.get_concrete_function(*arguments, **options)

@@ -21,7 +21,8 @@ import tensorflow as tf
 from lowtide.record import STEP_KINDS, Step
 from lowtide.tf import compat, compat_watch
 from lowtide.tf.device import DeviceCounter
-from lowtide.tf.hooks import Patch, depends_on_gradient
+from lowtide.tf.hooks import depends_on_gradient
+from lowtide.tf.patches import Patch
 from lowtide.tf.places import calling_line
 from lowtide.tf.watch import Watch
 

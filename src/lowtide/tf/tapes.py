@@ -11,7 +11,7 @@ import tensorflow as tf
 from lowtide.program import Source
 from lowtide.record import Tape
 from lowtide.tf import compat_watch
-from lowtide.tf.hooks import Patch
+from lowtide.tf.patches import Patch
 from lowtide.tf.places import Births, calling_line
 from lowtide.tf.watch import Watch
 

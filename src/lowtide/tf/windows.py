@@ -33,7 +33,6 @@ class Windows:
         self._open: Window | None = None
         self._counted = False
         self._unready = False  # a large graph was traced in the open window, and has not run yet
-        self._readying = False
         self.survivors: dict[int, tuple[int, Known]] = {}
         """By address, what outlived the latest window: its requested bytes and what it is."""
 
@@ -44,8 +43,6 @@ class Windows:
 
     def traced(self, key: object, ops: int) -> None:
         """What was called has just been traced to so many ops, and runs next."""
-        if self._readying:
-            return  # a trace of ours
         if self._open is None and (reason := self._choice.traced()):
             self._begin(reason, key)
         self._unready = self._open is not None and ops > LARGE
@@ -67,12 +64,8 @@ class Windows:
         if window is None:
             return
         window.drop()
-        self._readying = True
-        try:
-            with self._owner.steps.within(), self._watch.quiet():
-                compat_watch.make_ready(context, name, inputs, outputs)
-        finally:
-            self._readying = False
+        with self._owner.steps.within(), self._watch.quiet():
+            compat_watch.make_ready(context, name, inputs, outputs)
         self._begin(window.reason, window.key)
 
     def waits_for(self, key: object) -> bool:
