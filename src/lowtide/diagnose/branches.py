@@ -44,6 +44,26 @@ def _dead_in(block: list[ast.stmt], switches: dict[str, object]) -> Iterator[int
             left = bool(ran) and isinstance(ran[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 
+class _Arms(ast.NodeTransformer):
+    """Puts the arm that was taken in place of `a if condition else b`."""
+
+    def __init__(self, switches: dict[str, object]) -> None:
+        self._switches = switches
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        value = _value(node.test, self._switches)
+        if value is not UNKNOWN:
+            taken: ast.AST = self.visit(node.body if value else node.orelse)
+            return taken
+        return self.generic_visit(node)
+
+
+def without_dead_arms(tree: ast.Module, switches: dict[str, object]) -> ast.Module:
+    """The module with every conditional expression whose condition is known as the arm that was taken."""
+    taken: ast.Module = _Arms(switches).visit(tree)
+    return taken
+
+
 def _value(node: ast.expr, switches: dict[str, object]) -> object:
     """What a condition on switches comes to; UNKNOWN when it asks anything else."""
     if isinstance(node, ast.Constant):

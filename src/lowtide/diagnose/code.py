@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from lowtide.diagnose.branches import dead_lines, settled
+from lowtide.diagnose.branches import dead_lines, settled, without_dead_arms
 from lowtide.diagnose.syntax import (
     Span,
     body,
@@ -46,10 +46,12 @@ class File:
     def __init__(self, name: str, text: str, switches: dict[str, object]) -> None:
         self.name, self.lines = name, text.splitlines()
         try:
-            self.tree: ast.Module = ast.parse(text)
+            tree = ast.parse(text)
         except (SyntaxError, ValueError):
-            self.tree = ast.Module([], [])
-        self._dead = set(dead_lines(self.tree, settled(self.tree, switches)))
+            tree = ast.Module([], [])
+        known = settled(tree, switches)
+        self._dead = set(dead_lines(tree, known))
+        self.tree: ast.Module = without_dead_arms(tree, known)
 
     def is_live(self, line: int) -> bool:
         return line not in self._dead
@@ -132,6 +134,11 @@ class Code:
         statement = file.statement(source.line)
         span = head(statement) if statement is not None else Span(source.line, source.line)
         return " ".join(line.strip() for line in file.lines[span.first - 1 : span.last]).partition("  #")[0].strip()
+
+    def as_it_ran(self, source: Source) -> str:
+        """The statement at a line without what cannot have run."""
+        statement = self.statement(source)
+        return "" if statement is None else ast.unparse(statement)
 
     def span(self, source: Source | None) -> tuple[str, Span] | None:
         """The file and lines of the statement at a line."""

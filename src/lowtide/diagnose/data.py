@@ -94,7 +94,7 @@ def _made_at(recording: Recording, given: Data) -> Source | None:
     names = [name for row in held for name in row.holder.partition(" (")[0].split(".")[-1:]]
     names += _arguments(recording, given.source)
     for name in names:
-        lines = [line for line in code.assigns(name) if "float32" not in code.text(line)]
+        lines = [line for line in code.assigns(name) if "float32" not in code.as_it_ran(line)]
         found = likeliest(code, lines)
         if found is not None:
             return found
