@@ -272,6 +272,11 @@ def profiler() -> Example:
     return Example(recording(code, host=5, made=made), recording(code, made=made), 1)
 
 
+def watcher(made: str, uses: str) -> Example:
+    code = f"{made}\nfor step in range(20):\n    {uses}\n"
+    return Example(recording(code, host=5), recording(code), 1)
+
+
 def given(what: str, size: int, dtype: str = "float32", mapped: bool = False, line: int = 2) -> Data:
     return Data(0.2, None, what, at(line), size * MIB, dtype, "(1000, 50)", mapped)
 
@@ -580,6 +585,10 @@ EXAMPLES: dict[str, Example] = {
     "variables-made-again": made_in_loop("variable", "tf.Variable(1)"),
     "closures-kept": made_in_loop("function", "tf.function(lambda: tf.numpy_function(g))"),
     "profiler-left-on": profiler(),
+    "debugger-left-on": watcher("tf.debugging.experimental.enable_dump_debug_info(d)", "f(x)"),
+    "summaries-waiting": watcher(
+        "w = tf.summary.create_file_writer(d, max_queue=9999)", "tf.summary.image('a', x, step)"
+    ),
     "float64-data": float64(),
     "dataset-in-constant": copied("tf.constant"),
     "dataset-copied": copied("from_tensor_slices"),

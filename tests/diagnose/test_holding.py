@@ -122,3 +122,30 @@ def test_a_dict_with_new_keys_is_a_new_value_not_a_new_shape() -> None:
     found = diagnose(recording(code, host=5, traces=again))[0]
     assert (found.id, found.source) == ("retrace-by-value", at(2))
     assert "same keys" in found.fix
+
+
+REPLAY = "memory = deque(maxlen=20)\nfor step in range(20):\n    memory.append(f(x))\n"
+
+
+def test_what_is_kept_in_a_container_that_has_an_end_is_advice() -> None:
+    row = held("array", "memory (deque of 20, full at 20, global of train.py)", 20, 200)
+    found = diagnose(recording(REPLAY, host=10, census=census(row)))
+    assert [(f.id, f.severity, f.source) for f in found] == [("arrays-kept", ADVICE, at(3))]
+    for_good = row._replace(holder="memory (deque of 20, global of train.py)")
+    assert diagnose(recording(REPLAY, host=10, census=census(for_good)))[0].severity == PROBLEM
+
+
+QUEUE = "batches = queue.Queue()\nThread(target=load).start()\nfor step in range(20):\n    train(batches.get())\n"
+
+
+def test_a_queue_that_fills_faster_than_it_empties_is_named_where_it_is_made() -> None:
+    row = held("array", "batches.queue (deque of 60, global of train.py)", 60, 300)
+    fewer = row._replace(time=20.5, objects=40, bytes=row.bytes * 2 // 3, viewed_bytes=row.bytes * 2 // 3)
+    found = diagnose(recording(QUEUE, kind="fit", line=4, census=(row, fewer)))
+    assert (found[0].id, found[0].source) == ("queued-batches", at(1))
+    assert found[0].saving_bytes == row.bytes - 4 * row.bytes // 60
+
+
+def test_a_few_names_of_one_form_are_no_leak_where_nobody_saw_them_come() -> None:
+    row = held("tensor", "q (global of train.py)", 3, 60)
+    assert diagnose(recording("q, k, v = make()\nuse(q, k, v)\n", steps=0, census=(row,))) == []

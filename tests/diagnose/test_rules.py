@@ -11,7 +11,7 @@ import pytest
 from lowtide.diagnose import ADVICE, PROBLEM, RULES, diagnose, finding_json
 from lowtide.diagnose.evidence import peak_bytes
 from lowtide.record import Outcome, Recording
-from tests.diagnose.examples import EXAMPLES, LOOP, MIB, at, census, held, recording
+from tests.diagnose.examples import EXAMPLES, FILE, LOOP, MIB, at, census, held, recording
 
 KEYS = (
     "id", "severity", "title", "bytes", "bytes_per_step", "file", "line", "code", "holder", "fix", "saving_bytes",
@@ -78,6 +78,14 @@ def test_a_line_in_a_branch_that_did_not_run_is_not_blamed() -> None:
     other = replace(run, switches={"/home/me/train.py": {"KEEP": False}})
     assert diagnose(ran)[0].source == at(6)
     assert diagnose(other)[0].source == at(8)
+
+
+def test_an_arm_of_an_expression_that_was_not_taken_is_not_read() -> None:
+    code = "BAD = True\nx = images / 255.0 if BAD else images.astype('float32')\nmodel.fit(x)\n"
+    run = EXAMPLES["float64-data"].bad
+    given = tuple(row._replace(source=at(3)) for row in run.data)
+    ran = replace(run, sources={FILE: code}, data=given, switches={FILE: {"BAD": True}})
+    assert diagnose(ran)[0].source == at(2)
 
 
 def test_a_cache_that_fills_once_is_no_leak() -> None:

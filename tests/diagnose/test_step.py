@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lowtide.diagnose import ADVICE, diagnose
 from lowtide.record import Made, Recording
 from tests.diagnose.examples import MIB, at, detail, recording, site, tape
@@ -61,3 +63,39 @@ def test_an_update_on_the_line_of_the_gradient_is_not_the_way_back() -> None:
     watched = tape(watched=9, used=1)._replace(source=at(2))
     found = diagnose(recording(code, line=4, details=(both,), tapes=(watched,)))
     assert (found[0].id, found[0].source) == ("tape-records-unused", at(2))
+
+
+def test_a_loop_that_writes_what_no_gradient_needs_is_named_where_it_writes() -> None:
+    code = "@tf.function\ndef f(u):\n    for i in tf.range(50):\n        u = g(u)\n        out = out.write(i, u)\n"
+    turns = [(site("while/body/mul", 4, mode="graph"), "other", 3, i + 1, 90, "(9, 9)") for i in range(40)]
+    run = recording(f"{code}f(x)\n", kind="function", line=6, details=(detail(turns),))
+    assert (diagnose(run)[0].id, diagnose(run)[0].source) == ("loop-keeps-every-turn", at(5))
+    back = (site("gradient_tape/while/body/mul", 4, mode="graph"), "gradients", 1, 50, 90, "(9, 9)")
+    backward = recording(f"{code}f(x)\n", kind="function", line=6, details=(detail([*turns, back]),))
+    assert diagnose(backward)[0].source == at(3)
+
+
+def test_a_model_called_beside_fit_on_more_than_a_batch_is_an_evaluation() -> None:
+    run = recording("model.fit(x)\nscore(model(validation))\n", kind="fit")
+    call = run.steps[-1]._replace(kind="call", source=at(2), device_peak_bytes=400 * MIB)
+    found = diagnose(replace(run, steps=(*run.steps[:-1], call)))
+    assert [(f.id, f.severity, f.source) for f in found] == [("evaluated-at-once", ADVICE, at(2))]
+
+
+ATTACK = """\
+def attack(x):
+    for _ in range(6):
+        with GradientTape() as inner:
+            y = model(x)
+        x += inner.gradient(y, x)
+    return x
+with GradientTape() as outer:
+    loss = f(attack(x))
+outer.gradient(loss, w)
+"""
+
+
+def test_a_tape_around_the_steps_of_a_function_is_named_by_the_call_of_that() -> None:
+    around = tape(made=1, alive=0, most_steps=6)._replace(source=at(7))
+    run = recording(ATTACK, device=5, line=5, tapes=(around,))
+    assert (diagnose(run)[0].id, diagnose(run)[0].source) == ("tape-spans-steps", at(8))

@@ -171,6 +171,26 @@ def test_eager_ops_have_lines_and_what_the_tape_keeps_is_activations(loops: Ran)
     assert {site.source.line for site in kept if site.source} == {loops.line("# forward")}
 
 
+def test_the_census_is_taken_before_atexit_and_leaves_out_what_is_on_disk(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        """
+        import atexit
+        import numpy as np
+        import tensorflow as tf
+
+        held = [tf.ones((512, 1024)) for _ in range(5)]
+        atexit.register(held.clear)
+        mapped = np.memmap("rows.bin", "float32", "w+", shape=(4096, 1024))
+        """,
+    )
+    assert ran.done.returncode == 0
+    last = max(row.time for row in ran.recording.census)
+    rows = [row for row in ran.recording.census if row.time == last]
+    assert [(row.kind, row.objects) for row in rows if row.example == "float32 (512, 1024)"] == [("tensor", 5)]
+    assert not [row for row in rows if row.kind == "array"]
+
+
 def test_what_the_script_keeps_is_in_the_census_with_its_line_and_its_holder(loops: Ran) -> None:
     last = max(row.time for row in loops.recording.census)
     (row,) = [r for r in loops.recording.census if r.time == last and r.example == "float32 (1024, 1024)"]

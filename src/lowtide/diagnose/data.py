@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest, rise
+from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest, names_in, rise
 from lowtide.diagnose.syntax import NONE, multiplied
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -64,8 +64,19 @@ _SETS_TYPE = ("set_floatx", "set_dtype_policy", "set_global_policy")
 
 
 def queued(recording: Recording) -> Iterator[Finding]:
-    """Batches of a PyDataset that wait in its queue, made by workers that are faster than the steps."""
+    """Batches that wait in a queue, made by workers that are faster than the steps: a PyDataset's, or the script's."""
     code = read_code(recording)
+    waiting = [row for row in recording.census if row.kind in ("array", "tensor") and ".queue (deque of" in row.holder]
+    most = max(waiting, key=lambda row: row.bytes, default=None)
+    # One that only ever fills is a leak, and the line that puts things there is named for it.
+    if most is not None and most is not waiting[-1] and is_worth(recording, most.bytes, 2 * NOTABLE):
+        name = names_in(most.holder)[1]
+        source = likeliest(code, code.assigns(name)) or most.held_at
+        yield Finding(
+            "queued-batches", PROBLEM, f"{most.objects:,} of {most.example} wait in the queue `{name}`", most.bytes,
+            source, code.text(source), "queue.Queue(maxsize=4): `put` then waits until a batch was taken", None,
+            most.holder, most.bytes - 4 * most.bytes // most.objects,
+        )  # fmt: skip
     lines = code.names("max_queue_size")
     steps = main_steps(recording)
     if not lines or not steps:
@@ -94,7 +105,9 @@ def _made_at(recording: Recording, given: Data) -> Source | None:
     names = [name for row in held for name in row.holder.partition(" (")[0].split(".")[-1:]]
     names += _arguments(recording, given.source)
     for name in names:
-        lines = [line for line in code.assigns(name) if "float32" not in code.as_it_ran(line)]
+        lines = code.assigns(name)
+        if given.dtype == "float64":
+            lines = [line for line in lines if "float32" not in code.as_it_ran(line)]
         found = likeliest(code, lines)
         if found is not None:
             return found
@@ -138,7 +151,18 @@ def _copied(recording: Recording, given: Data) -> Finding:
 def given_to_fit(recording: Recording) -> Iterator[Finding]:
     """What fit and its like copy of an array that is larger than the rest of the run."""
     for given in _once(d for d in recording.data if d.what in GIVEN and d.dtype != "float64"):
-        if is_worth(recording, given.bytes, NOTABLE if given.mapped else 4 * NOTABLE):
+        if not is_worth(recording, given.bytes, NOTABLE if given.mapped else 4 * NOTABLE):
+            continue
+        widened = _made_at(recording, given)
+        if given.dtype == "float32" and widened is not None and _widens(read_code(recording).statement(widened)):
+            yield Finding(
+                "array-given-to-fit", ADVICE,
+                f"{given.what} is given a whole {given.dtype} {given.shape} that was made of narrower numbers",
+                given.bytes, widened, read_code(recording).text(widened),
+                "keep the narrow type and widen a batch at a time: keras.layers.Rescaling, or a cast in Dataset.map",
+                None, "", given.bytes // 2,
+            )  # fmt: skip
+        else:
             what = "mapped file" if given.mapped else "array"
             yield Finding(
                 "array-given-to-fit", PROBLEM if given.mapped else ADVICE,
@@ -147,6 +171,16 @@ def given_to_fit(recording: Recording) -> Iterator[Finding]:
                 "give it a keras.utils.PyDataset that cuts batches: nothing is copied but the batch",
                 None, "", given.bytes,
             )  # fmt: skip
+
+
+def _widens(statement: ast.stmt | None) -> bool:
+    """Whether a statement makes floats of what it is given: a cast, or a division by a number."""
+    for node in ast.walk(statement) if statement is not None else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
+            return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant):
+            return True
+    return False
 
 
 def collected(recording: Recording) -> Iterator[Finding]:
@@ -307,7 +341,8 @@ def _buffer(recording: Recording, id_: str, fix: str, source: Source | None, siz
     one = size // max(1, elements)
     needed = min(size, one * (200 if id_ == "shuffle-buffer" else 2))
     saving = size - needed if id_ != "cached-in-memory" else size
-    severity = PROBLEM if is_worth(recording, saving, MUCH_MEANT if id_ == "cached-in-memory" else NOTABLE) else ADVICE
+    much = MUCH_MEANT if id_ == "cached-in-memory" else 2 * NOTABLE
+    severity = PROBLEM if is_worth(recording, saving, much) else ADVICE
     many = f"{elements:,} elements of {format_size(one)}" if id_ != "cached-in-memory" else format_size(size)
     return Finding(
         id_, severity, f"a {id_.partition('-')[0]} stage of tf.data has {many} waiting",

@@ -351,3 +351,24 @@ def rss_at(recording: Recording, time: float) -> int | None:
     """RSS at the last sample not after `time`."""
     known = [s for s in recording.samples if s.rss_bytes is not None and s.time <= time]
     return max(known, key=lambda s: s.time).rss_bytes if known else None
+
+
+FEW_STEPS = 0.1
+"""With too few steps to see a trend, only a rise of this part of the peak counts."""
+
+
+def unexplained(recording: Recording, few_steps: float = FEW_STEPS) -> int:
+    """Growth of the process that still goes on and that tensors, arrays and graphs do not account for.
+
+    Where there are few steps to see a trend in, only a rise of `few_steps` of the peak counts.
+    """
+    known = sum(g.bytes for g in grown(recording) if g.row.holder and is_users(g.row.holder))
+    if len(main_steps(recording)) >= FEWEST:
+        return rise(recording, "rss_bytes") - known if host_goes_on(recording) else 0
+    begun = [s for s in slow_samples(recording) if s.eager_tensors is not None]
+    if len(begun) < 2:
+        return 0
+    heap = (begun[-1].heap_bytes or 0) - (begun[0].heap_bytes or 0)
+    tensors = (begun[-1].reserved_bytes or 0) - (begun[0].reserved_bytes or 0)
+    found = heap - max(0, tensors) - known
+    return found if is_worth(recording, found, few_steps) else 0

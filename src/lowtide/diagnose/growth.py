@@ -39,6 +39,8 @@ def on_device(recording: Recording) -> Iterator[Finding]:
     if not is_worth(recording, found, NOTABLE):
         return
     source, share = _surviving(recording)
+    if source is not None and _is_pipelines(recording, source):
+        source = _while_it_rose(recording) or source  # who takes the elements keeps them, not the line that makes them
     if source is None and not main_steps(recording):
         return
     yield Finding(
@@ -63,6 +65,12 @@ def _surviving(recording: Recording) -> tuple[Source | None, float]:
                 left[_line(detail, a.site)] += a.chunk_bytes
     known = [(source, size) for source, size in left.most_common() if source is not None]
     return (known[0][0], known[0][1] / sum(left.values())) if known else (None, 0.0)
+
+
+def _is_pipelines(recording: Recording, source: Source) -> bool:
+    """Whether what a line made came out of tf.data."""
+    sites = [site for detail in recording.details for site in detail.sites if site.source == source]
+    return any(site.op.startswith("tf.data") for site in sites)
 
 
 def _line(detail: Detail, site: int) -> Source | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
@@ -18,11 +19,13 @@ from lowtide.diagnose.evidence import (
 )
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.record import Held, Recording
-from lowtide.record.types import CYCLE
+from lowtide.record.types import BOUNDED, CYCLE
 from lowtide.units import format_size
 
 PILE, HELD = 3, 0.1
 """So many of a form, with this part of the peak, are a pile."""
+FEW = 4
+_CONTAINER = re.compile(r"\(\w+ of \d")
 PINS, PINNED = 4, 0.05
 """A view that shows less than one part in this of what it keeps is named for it; of so much of the peak even if no more
 come."""
@@ -67,6 +70,8 @@ def _is_leak(recording: Recording, found: Grown) -> bool:
         return False  # one model has several variables, too
     if found.steps and found.objects < found.steps / 50:
         return False
+    if not found.steps and found.objects <= FEW and not _CONTAINER.search(found.row.holder):
+        return False  # a few names of one form each, and nobody saw them come
     of = "rss_bytes" if found.row.kind == "array" else "device_bytes"
     return goes_on(recording, of) is not False or host_goes_on(recording) is True or grows_afterwards(recording, of)
 
@@ -85,12 +90,15 @@ def _finding(recording: Recording, found: Grown) -> Finding:
         saving = found.bytes - row.viewed_bytes
     else:
         title = f"{many} are kept, {found.objects} more since the run warmed up"
+        if BOUNDED in row.holder:
+            title = f"{many} are kept in a container that has an end"
         if row.objects == 1:
             title = f"one {plural.removesuffix('s')} is added to in every step: {row.example} by now"
         fix = _fix(row.holder, row.kind)
         saving = found.bytes
+    severity = ADVICE if BOUNDED in row.holder and not pins else PROBLEM
     return Finding(
-        "view-pins-buffer" if pins else f"{row.kind}s-kept", PROBLEM, title, found.bytes, source,
+        "view-pins-buffer" if pins else f"{row.kind}s-kept", severity, title, found.bytes, source,
         read_code(recording).text(source), fix, found.per_step or None, row.holder, saving,
     )  # fmt: skip
 

@@ -7,32 +7,26 @@ from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import (
-    FEWEST,
     alive_pipelines,
     called_in_loop,
     device_goes_on,
     grown,
-    host_goes_on,
-    is_users,
     is_worth,
     likeliest,
     line_that_keeps,
     names_in,
     only_put,
     rise,
-    slow_samples,
     step_count,
+    unexplained,
 )
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Made, Recording
 from lowtide.record.extremes import fullest_stages
-from lowtide.record.views import main_steps
 
 MANY = 4
 NOTABLE = 0.02
-FEW_STEPS = 0.1
-"""With too few steps to see a trend, only a rise of this part of the peak counts."""
 
 
 def models_kept(recording: Recording) -> Iterator[Finding]:
@@ -46,6 +40,7 @@ def models_kept(recording: Recording) -> Iterator[Finding]:
         return
     weights = sum(row.bytes for row in last if row.kind == "variable" and row.objects >= MANY)
     size = weights + sum(row.bytes for row in last if row.kind == "graph")
+    size = max(size, unexplained(recording))  # functions and layers of a model have no size of their own
     if not is_worth(recording, size, NOTABLE):
         return
     row = max(models, key=lambda row: (bool(row.holder), row.made.line if row.made else 0))  # the outermost: made last
@@ -98,7 +93,7 @@ def slots_made_again(recording: Recording) -> Iterator[Finding]:
         if detail.reason != "after warm-up":
             continue
         slots = sum(a.chunk_bytes for a in detail.allocations if a.category == "optimizer state" and a.start)
-        size = slots + max(0, _unexplained(recording))
+        size = slots + max(0, unexplained(recording))
         if slots and is_worth(recording, size, NOTABLE):
             source, count, holder = _optimizer_line(recording)
             code = read_code(recording)
@@ -172,7 +167,7 @@ def sessions_open(recording: Recording) -> Iterator[Finding]:
     if not made or device_goes_on(recording) is False or not is_worth(recording, size, NOTABLE):
         return
     most = max(made, key=lambda m: m.number)
-    source = called_in_loop(recording, most.source)
+    source = most.source
     yield Finding(
         "sessions-left-open", PROBLEM, f"{most.number} sessions were opened, each with variables of its own",
         size, source, code.text(source),
@@ -192,7 +187,7 @@ REMEDY = {
 
 def made_in_loop(recording: Recording) -> Iterator[Finding]:
     """Growth that no Python object accounts for, and a line in a loop that makes things TensorFlow holds on to."""
-    size = _unexplained(recording)
+    size = unexplained(recording)
     if not is_worth(recording, size, NOTABLE):
         return
     code = read_code(recording)
@@ -207,7 +202,7 @@ def made_in_loop(recording: Recording) -> Iterator[Finding]:
         return
     made = max(found, key=lambda m: _suspicion(code.text(m.source), m))
     id_, plural, fix = REMEDY[made.kind]
-    source = called_in_loop(recording, made.source)
+    source = made.source
     yield Finding(
         id_, PROBLEM, f"{made.number} {plural} were made on one line, and the process grew with each",
         size, source, code.text(source), fix, round(size / max(1, made.number)), "", size,
@@ -243,39 +238,3 @@ def _is_suspect(text: str, made: Made) -> bool:
 def _suspicion(text: str, made: Made) -> tuple[bool, bool, int]:
     """What is known never to be released comes first."""
     return any(word in text for word in _NEVER_RELEASED), made.kind != "function", made.number
-
-
-def profiler_on(recording: Recording) -> Iterator[Finding]:
-    """A profiler that was started and not stopped: events pile up with every op."""
-    started = [m.source for m in recording.made if m.kind == "profiler"]
-    size = max(_unexplained(recording, NOTABLE), rise(recording, "rss_bytes") - rise(recording, "device_bytes"))
-    code = read_code(recording)
-    if not started:
-        stop = bool(code.calls("profiler.experimental.stop", "trace_export", "trace_off"))
-        calls = [line for line, _ in code.calls("profiler.experimental.start", "summary.trace_on")]
-        started = calls if calls and not stop else []
-    if started and is_worth(recording, size, NOTABLE):
-        source = started[-1]
-        yield Finding(
-            "profiler-left-on", PROBLEM, "a profiler was started and not stopped: its events stay in memory",
-            size, source, code.text(source),
-            "profile a few steps: `with tf.profiler.experimental.Profile(logdir):` around them, or call stop()",
-            round(size / step_count(recording)) if step_count(recording) else None, "", size,
-        )  # fmt: skip
-
-
-def _unexplained(recording: Recording, few_steps: float = FEW_STEPS) -> int:
-    """Growth of the process that still goes on and that tensors, arrays and graphs do not account for.
-
-    Where there are few steps to see a trend in, only a rise of `few_steps` of the peak counts.
-    """
-    known = sum(g.bytes for g in grown(recording) if g.row.holder and is_users(g.row.holder))
-    if len(main_steps(recording)) >= FEWEST:
-        return rise(recording, "rss_bytes") - known if host_goes_on(recording) else 0
-    begun = [s for s in slow_samples(recording) if s.eager_tensors is not None]
-    if len(begun) < 2:
-        return 0
-    heap = (begun[-1].heap_bytes or 0) - (begun[0].heap_bytes or 0)
-    tensors = (begun[-1].reserved_bytes or 0) - (begun[0].reserved_bytes or 0)
-    found = heap - max(0, tensors) - known
-    return found if is_worth(recording, found, few_steps) else 0

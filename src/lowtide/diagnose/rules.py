@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lowtide.diagnose import aftermath, data, functions, growth, leaks, made, peak, step, tapes
+from lowtide.diagnose import aftermath, data, functions, growth, leaks, made, peak, step, tapes, watchers
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.syntax import Span
 from lowtide.diagnose.types import PROBLEM, Finding, Rule
@@ -48,7 +48,9 @@ RULES: tuple[Rule, ...] = (
     Rule("dataset-made-again", "leak", "datasets made in a loop, whose closures are never freed", made.made_in_loop),
     Rule("variables-made-again", "leak", "variables made in a loop", made.made_in_loop),
     Rule("closures-kept", "leak", "py_function and numpy_function closures made in a loop", made.made_in_loop),
-    Rule("profiler-left-on", "leak", "a profiler that was never stopped", made.profiler_on),
+    Rule("profiler-left-on", "leak", "a profiler that was never stopped", watchers.profiler_on),
+    Rule("debugger-left-on", "leak", "the debugger's dump of whole tensors", watchers.debug_dump),
+    Rule("summaries-waiting", "leak", "summaries that wait in a writer's queue", watchers.summaries),
     Rule("float64-data", "data", "float64 where float32 was meant", data.float64),
     Rule("dataset-in-constant", "data", "a whole dataset in a tf.constant", data.copied),
     Rule("dataset-copied", "data", "an array or mapped file copied by from_tensor_slices", data.copied),
@@ -112,8 +114,9 @@ def _as_known(finding: Finding, recording: Recording) -> Finding:
     return replace(finding, fix=f"{finding.fix}. Known on {versions}: {known.title}")
 
 
-LITTLE_SAID = {"peak-by-line": 1, "host-peak": 1, "held-by-name": 1, "activations-rule": 2}
-"""They say where, not why: other advice comes before them. That activations rule is true of every training."""
+LITTLE_SAID = {"peak-by-line": 1, "host-peak": 1, "held-by-name": 1, "malloc-retention": 2, "activations-rule": 2}
+"""They say where, not why: other advice comes before them. That activations rule is true of every training, and what
+malloc keeps is nobody's fault."""
 
 
 def _importance(finding: Finding) -> tuple[bool, bool, int, int, str, int]:
@@ -162,11 +165,15 @@ def _without_repeats(recording: Recording, found: Sequence[Finding]) -> list[Fin
             others = [f for f in named if f.id not in CATCH_ALL and (finding.id in CATCH_ALL or f in special)]
             vague = not finding.holder or finding.source is None
             nobodys = vague and any(3 * other.bytes >= finding.bytes for other in others)
-            said = finding.severity != PROBLEM and any(not BY_ID[other.id].general for other in found)
+            said = finding.severity != PROBLEM and any(_says_why(other) for other in found)
             if same or nobodys or said:
                 continue
         kept.append(finding)
     return kept
+
+
+def _says_why(finding: Finding) -> bool:
+    return not BY_ID[finding.id].general and finding.id != "malloc-retention"
 
 
 def _same_statement(span: tuple[str, Span] | None, other: Source | None) -> bool:

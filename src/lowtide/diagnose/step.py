@@ -111,6 +111,14 @@ def loop_stack(recording: Recording) -> Iterator[Finding]:
             size - round(2 * size / turns),
         )  # fmt: skip
         return
+    if written := _written_in_loop(recording, detail):
+        yield Finding(
+            "loop-keeps-every-turn", _severity(recording, size), f"a loop writes a result in each of {turns} turns and "
+            "no gradient needs them", size, written, read_code(recording).text(written),
+            "carry what is needed after the loop as a loop variable, or write one turn in so many", None, "",
+            size - round(size / turns),
+        )  # fmt: skip
+        return
     source = _loop_line(recording, detail, stacked)
     yield Finding(
         "loop-keeps-every-turn", _severity(recording, size), f"a loop keeps {turns} turns for its gradient",
@@ -130,6 +138,14 @@ def _grows_in_loop(recording: Recording, stacked: Sequence[Allocation]) -> Sourc
         return None
     code = read_code(recording)
     return likeliest(code, [line for line in code.adds_to_itself("concat", "stack", "append") if code.in_loop(line)])
+
+
+def _written_in_loop(recording: Recording, detail: Detail) -> Source | None:
+    """The line that writes to a TensorArray, where nothing goes backward."""
+    if any(a.category == "gradients" or "gradient" in detail.sites[a.site].op for a in detail.allocations):
+        return None
+    code = read_code(recording)
+    return likeliest(code, [line for line, _ in code.calls(".write") if code.in_loop(line)])
 
 
 def _left(detail: Detail) -> list[Allocation]:
@@ -224,9 +240,11 @@ def called_on_everything(recording: Recording) -> Iterator[Finding]:
 
 
 def evaluated_at_once(recording: Recording) -> Iterator[Finding]:
-    """`evaluate` or `predict`, or the validation in `fit`, needs more than the training does: its batch is larger."""
+    """`evaluate`, `predict`, the validation in `fit` or a call beside it needs more than training: a larger batch."""
     train = max((_beyond(step) for step in recording.steps if step.kind in TRAINING_KINDS), default=0)
-    others = [step for step in recording.steps if step.kind in ("evaluate", "predict")]
+    op_by_op = any(step.kind == "gradient" for step in recording.steps)  # then calls are the training's own
+    kinds = ("evaluate", "predict") if op_by_op else ("evaluate", "predict", "call")
+    others = [step for step in recording.steps if step.kind in kinds]
     highest = max(others, key=_beyond, default=None)
     if not train or highest is None or highest.source is None:
         return

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import grown, is_worth, likeliest, line_that_keeps, step_count
+from lowtide.diagnose.syntax import last_name, whole
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Detail, Recording, Tape
@@ -20,9 +22,8 @@ def kept(recording: Recording) -> Iterator[Finding]:
     """Tapes that stay alive, with every activation they recorded."""
     for tape in recording.tapes:
         if tape.most_alive >= max(MANY, tape.made // 3):
-            size = _held_by_tapes(recording)
-            if tape.alive < tape.most_alive:  # let go in the end: what they held shows in the device's rise
-                size = max(size, _rise(recording))
+            # what tapes held that were let go, or asked for their gradients, in the end, shows in the device's rise
+            size = max(_held_by_tapes(recording), _rise(recording))
             if is_worth(recording, size):
                 yield _kept(recording, tape, size)
 
@@ -55,12 +56,29 @@ def spans_steps(recording: Recording) -> Iterator[Finding]:
         if tape.most_steps >= MANY:
             size = _held_by_tapes(recording) or _rise(recording)
             if is_worth(recording, size):
+                source = _runs_steps(recording, tape) or tape.source
                 yield Finding(
                     "tape-spans-steps", PROBLEM, f"one tape records {tape.most_steps} steps, and keeps them all",
-                    size, tape.source, read_code(recording).text(tape.source),
+                    size, source, read_code(recording).text(source),
                     "open a tape inside the loop, around one step; what needs no gradient belongs outside it",
                     round(size / max(1, min(tape.most_steps, step_count(recording)))), "", size,
                 )  # fmt: skip
+
+
+def _runs_steps(recording: Recording, tape: Tape) -> Source | None:
+    """The one statement under the tape that calls the function whose steps it records; None where they are its own."""
+    code = read_code(recording)
+    file = code.file(tape.source.file) if tape.source else None
+    under = code.statement(tape.source) if tape.source else None
+    if file is None or not isinstance(under, ast.With):
+        return None
+    gradients = {step.source for step in recording.steps if step.kind == "gradient" and step.source}
+    elsewhere = {f.name for line in gradients if line.line not in whole(under) and (f := file.enclosing(line.line))}
+    calling = [
+        node for node in ast.walk(under)
+        if isinstance(node, ast.Call) and last_name(node.func) in elsewhere and file.is_live(node.lineno)
+    ]  # fmt: skip
+    return Source(file.name, calling[0].lineno) if len(calling) == 1 else None
 
 
 def _rise(recording: Recording) -> int:

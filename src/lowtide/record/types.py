@@ -236,7 +236,8 @@ class HostLine(NamedTuple):
 
 CYCLE = "a reference cycle"
 DEFAULT = "default argument of"
-"""In the words of a `holder` that only holds itself, and of one that all calls of a function share."""
+BOUNDED = "full at"
+"""In the words of a `holder` that only holds itself, one that all calls of a function share, one that has an end."""
 
 
 class Held(NamedTuple):

@@ -67,6 +67,7 @@ class Attachment:
         self.pipelines = Pipelines(watch, self.births)
         self.tapes = Tapes(watch)
         self._counted: Counted | None = None
+        self._script_is_over = False
         self._device_noted = False
         self._patches = contextlib.ExitStack()
         self._older_layers = {thing.name for thing in gc.get_objects() if isinstance(thing, keras.Layer)}
@@ -221,11 +222,18 @@ class Attachment:
         took = now - began
         self._counted = Counted(now + took / CENSUS_SHARE, now + CENSUS_PAUSE * took, self._watch.rss())
 
+    def script_over(self) -> None:
+        """Who is alive is asked before `atexit` lets them go: buffers that are flushed, queues that are emptied."""
+        self.census()
+        self._script_is_over = True
+
     def finish(self) -> None:
         self._note_device()
         self.windows.finish()
         self.tapes.record()
-        self._watch.attempt("a census", self.census)
+        last = self._counted
+        if last is None or not self._script_is_over or self._watch.rss() > GROWN * last.rss:
+            self._watch.attempt("a census", self.census)
         self.steps.finish()
         self.uninstall()
 

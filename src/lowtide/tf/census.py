@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import gc
+import mmap
 import types
 from collections import Counter
 from collections.abc import Iterable
@@ -206,6 +207,8 @@ def _array(array: Any, chunk_of: _ChunkOf) -> Pinned:
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base
+    if isinstance(root.base, mmap.mmap):
+        return Pinned(None, 0, 0)  # a file's pages: the system takes them back when it likes
     address = int(root.__array_interface__["data"][0])
     if root.base is not None:
         return chunk_of(address, array.nbytes, root.nbytes)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lowtide.program import Source
-from lowtide.record.types import CYCLE, DEFAULT
+from lowtide.record.types import BOUNDED, CYCLE, DEFAULT
 from lowtide.tf.places import is_users_file
 from lowtide.tf.reach import Reach, Root, is_users_class, library_roots, parts_of
 
@@ -236,6 +236,8 @@ def _described(root: Root, name: str, path: list[Any]) -> Chain:
     ]  # fmt: skip
     largest: Any = max(containers, key=len, default=())
     kind = f"{type(largest).__name__} of {len(largest)}, " if largest else ""
+    if isinstance(largest, deque) and largest.maxlen is not None:
+        kind += f"{BOUNDED} {largest.maxlen}, "
     if default := next(filter(None, map(_default, path[1:], path)), None):
         argument, function = default
         line = Source(function.__code__.co_filename, function.__code__.co_firstlineno)

@@ -54,6 +54,17 @@ def line_of(frame: FrameType | None) -> Source | None:
     return None
 
 
+def users_stack() -> list[Source]:
+    """The lines of the user's own code on the stack, outermost first."""
+    found: list[Source] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_users_file(frame.f_code.co_filename):
+            found.append(Source(frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return found[::-1]
+
+
 class Births:
     """Where things were made, for as long as they live. Keyed by identity: tensors and variables have no hash."""
 

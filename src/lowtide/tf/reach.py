@@ -80,11 +80,20 @@ def _upwards(frame: types.FrameType | None) -> list[types.FrameType]:
 
 
 def _locals(frame: types.FrameType) -> dict[str, Any]:
-    """A copy of a function's locals. Python up to 3.12 leaves one of its own in the frame, which would keep them."""
-    found = dict(frame.f_locals)
-    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(frame.f_locals, dict):
-        frame.f_locals.clear()
+    """A copy of a function's locals. Python up to 3.12 leaves one of its own in the frame, which would keep them.
+
+    That one is emptied, unless the function has it from a call of `locals()`: then it is the user's.
+    """
+    of_frame = frame.f_locals
+    found = dict(of_frame)
+    ours = sys.getrefcount(of_frame) <= _OF_FRAME_ALONE
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(of_frame, dict) and ours:
+        of_frame.clear()
     return found
+
+
+_OF_FRAME_ALONE = 3
+"""References to the dictionary: the frame's, our name's, and that of the call that counts them."""
 
 
 def library_roots() -> list[Root]:

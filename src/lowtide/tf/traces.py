@@ -19,13 +19,15 @@ from lowtide.tf import compat
 from lowtide.tf.labels import is_backward, user_line
 from lowtide.tf.nodes import KnownGraphs
 from lowtide.tf.phases import assigns
-from lowtide.tf.places import calling_line, is_ours, is_users_file
+from lowtide.tf.places import calling_line, is_ours, is_users_file, users_stack
 from lowtide.tf.steps import Steps
 from lowtide.tf.watch import Watch
 
 NODE_BYTES = 1500
 """Host memory of one op of a graph, about: its Python object, its NodeDef, its kernel's description."""
 MOST_CONSTANTS = 20
+MOST_LOOKED_AT = 20
+"""Of the ops that a graph has more, for the line that added them."""
 LARGE = 1024
 
 
@@ -91,9 +93,11 @@ class Traces:
         self.count += 1
         self.graph_bytes += size - self._session_bytes.get(id(graph), 0)
         self._session_bytes[id(graph)] = size
-        cause = f"the graph grew by {graph.version - before} ops" if before else "first call"
+        grown = graph.version - before
+        cause = f"the graph grew by {grown} ops" if before else "first call"
+        line = _adding_line(operations[-grown:]) if before else calling_line()
         row = Trace(
-            self._watch.now, self._watch.step, "Session.run", None, calling_line(), -1, cause, 0.0, len(operations),
+            self._watch.now, self._watch.step, "Session.run", None, line, -1, cause, 0.0, len(operations),
             size, sum(c.bytes for c in constants), tuple(constants[:MOST_CONSTANTS]), None,
             dict(Counter(op.type for op in operations)),
         )  # fmt: skip
@@ -151,6 +155,17 @@ def _plain(kind: Any) -> str:
     if name in ("Weakref", "Reference"):
         return "Python object"
     return str(kind)[:80]
+
+
+def _adding_line(operations: list[Any]) -> Source | None:
+    """The line that added ops to a graph since it last ran: where their stack and the one now first differ."""
+    now = users_stack()
+    lines: Counter[Source | None] = Counter()
+    for op in operations[:MOST_LOOKED_AT]:
+        then = [Source(f.filename, f.lineno) for f in compat.frames(op) if is_users_file(f.filename)]
+        apart = (was for was, is_ in zip(then, now, strict=False) if was != is_)
+        lines[next(apart, now[-1] if now else None)] += 1
+    return lines.most_common(1)[0][0] if lines else calling_line()
 
 
 def _constants(operations: list[Any]) -> list[Constant]:

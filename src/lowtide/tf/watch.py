@@ -52,8 +52,11 @@ class Attached(Protocol):
     def host_parts(self, found: dict[str, Any]) -> dict[str, int]:
         """Parts of RSS, by their names in `HOST_PARTS`, that only TensorFlow knows of."""
 
+    def script_over(self) -> None:
+        """The script's own code has run to its end; threads and `atexit` functions may follow."""
+
     def finish(self) -> None:
-        """The last things to record, when the script is over."""
+        """The last things to record, when all is over."""
 
 
 class Watch:
@@ -186,6 +189,10 @@ class Watch:
         line = line_of(frame)
         self.keep(line)
         return line
+
+    def script_over(self) -> None:
+        if self.alive and self.attached is not None:
+            self.attempt("a census", self.attached.script_over)
 
     def finish(self) -> None:
         """Record the end. Called once, when the script is over and what it made is still there."""

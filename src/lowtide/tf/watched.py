@@ -42,12 +42,15 @@ def main(request_file: str) -> None:
     sys.argv = [request["target"], *request["arguments"]]
     try:
         _run(request["target"], request["module"])
+        watch.script_over()
     except SystemExit as error:
+        watch.script_over()
         watch.writer.outcome(_exited(watch, error))
         raise
     except BaseException as error:  # noqa: BLE001  # the script's own failure, shown as Python would show it
         watch.writer.outcome(failed(watch, error))
         watch.writer.flush()
+        watch.script_over()
         error.with_traceback(_without_ours(error.__traceback__))
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)

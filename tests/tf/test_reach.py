@@ -1,0 +1,26 @@
+"""Looking at every frame and object leaves nothing behind, and takes nothing away."""
+
+from __future__ import annotations
+
+import weakref
+
+from lowtide.tf.reach import Reach
+
+
+class Thing:
+    pass
+
+
+def test_a_dictionary_of_locals_that_a_function_keeps_is_left_alone() -> None:
+    thing = Thing()
+    mine = locals()
+    Reach(())
+    assert mine["thing"] is thing
+
+
+def test_what_a_function_lets_go_after_the_look_is_gone() -> None:
+    thing = Thing()
+    seen = weakref.ref(thing)
+    Reach(())
+    del thing
+    assert seen() is None
