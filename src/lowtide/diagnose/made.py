@@ -202,7 +202,8 @@ def made_in_loop(recording: Recording) -> Iterator[Finding]:
         return
     made = max(found, key=lambda m: _suspicion(code.text(m.source), m))
     id_, plural, fix = REMEDY[made.kind]
-    source = made.source
+    # A dataset is rebuilt where it is written; of what a helper makes, the call in the loop is what to change.
+    source = made.source if made.kind == "dataset" else called_in_loop(recording, made.source)
     yield Finding(
         id_, PROBLEM, f"{made.number} {plural} were made on one line, and the process grew with each",
         size, source, code.text(source), fix, round(size / max(1, made.number)), "", size,
