@@ -15,7 +15,7 @@ import lowtide
 from lowtide.errors import BadUse
 from lowtide.program import ITEM_BYTES, Dim, Op, Program, Source, verify
 from lowtide.simulate import forecast, simulate, tidy_order
-from lowtide.tf import operations
+from lowtide.tf import metrics, operations
 from lowtide.tf.hooks import trains
 from lowtide.tf.patches import patched
 from lowtide.tf.phases import assigns
@@ -435,6 +435,17 @@ def test_a_sum_in_a_functional_model_has_its_own_line_not_the_models() -> None:
     tripled = next(op for op in program.ops if op.kind == "Mul" and op.phase == "forward")
     summed = next(op for op in program.ops if op.kind == "AddV2" and tripled.outputs[0] in op.inputs)
     assert tripled.source == summed.source == Source(__file__, first + 1)
+
+
+def test_what_a_metric_computes_has_the_line_that_made_the_metric() -> None:
+    with patched(metrics.NOTING):
+        made = inspect.currentframe().f_lineno  # type: ignore[union-attr]
+        recall = keras.metrics.Recall(thresholds=[0.1, 0.5, 0.55])
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1, "sigmoid")])
+        model.compile("sgd", "binary_crossentropy", metrics=[recall])
+        step = capture_model(model, (tf.ones([4, 8]), tf.ones([4, 1])))
+    compared = [op for op in step.program.ops if op.kind == "Greater" and op.phase != "backward"]
+    assert Source(__file__, made + 1) in {op.source for op in compared}
 
 
 def test_a_backward_op_has_the_line_it_was_made_on_or_that_of_the_op_it_differentiates() -> None:

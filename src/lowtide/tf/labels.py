@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from lowtide.program import Source
 from lowtide.tf import compat
+from lowtide.tf.metrics import metric_line
 from lowtide.tf.operations import operation_lines
 from lowtide.tf.phases import BACKWARD_SCOPE
 from lowtide.tf.places import is_users_file
@@ -120,5 +121,7 @@ class Labels:
         if not name:
             return None
         if name not in self._lines:
-            self._lines[name] = user_line(compat.frames(self._ops[name]))
+            frames = compat.frames(self._ops[name])
+            metric = metric_line(frames)
+            self._lines[name] = Line(metric, inside_a_layer=True) if metric else user_line(frames)
         return self._lines[name]

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from lowtide.tf import compat_watch, operations
+from lowtide.tf import compat_watch, metrics, operations
 from lowtide.tf.patches import Patch, patched
 
 _OPENED: weakref.WeakKeyDictionary[Any, dict[str, str]] = weakref.WeakKeyDictionary()
@@ -40,8 +40,12 @@ def noting(original: Callable[..., Any]) -> Callable[..., Any]:
     return enter
 
 
-NOTING: tuple[Patch, ...] = ((compat_watch.NAME_SCOPE_CLASS, "__enter__", noting), *operations.NOTING)
-"""What to patch, where a script traces its own functions."""
+NOTING: tuple[Patch, ...] = (
+    (compat_watch.NAME_SCOPE_CLASS, "__enter__", noting),
+    *operations.NOTING,
+    *metrics.NOTING,
+)
+"""What to patch, where a script builds its models and traces its own functions."""
 
 
 def traced(function: Any, arguments: Any, options: Mapping[str, Any]) -> Any:

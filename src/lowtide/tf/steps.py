@@ -72,6 +72,7 @@ class Steps:
     def __init__(self, watch: Watch, device: DeviceCounter, on_step: OnStep) -> None:
         self._watch, self._device, self._on_step = watch, device, on_step
         self._inside = _Inside()
+        self._ops_inside = 0  # of graphs made while another was being traced
         self._counts = dict.fromkeys(STEP_KINDS, 0)
         self._waiting: dict[str, Step] = {}
         self._ended: dict[str, float] = {}
@@ -112,8 +113,11 @@ class Steps:
         """A graph of so many ops was made by what is running: whether it trains."""
         if trains and self._inside.calling:
             self._trains.add(self._inside.calling)
-        if self._inside.calling and tf.executing_eagerly():
-            self._on_step.traced(self._inside.calling, ops)
+        self._ops_inside += ops
+        if tf.executing_eagerly():  # not while another is being traced that will call it
+            if self._inside.calling:
+                self._on_step.traced(self._inside.calling, self._ops_inside)
+            self._ops_inside = 0
 
     @contextmanager
     def within(self) -> Iterator[None]:

@@ -45,7 +45,7 @@ class Windows:
         """What was called has just been traced to so many ops, and runs next."""
         if self._open is None and (reason := self._choice.traced()):
             self._begin(reason, key)
-        self._unready = self._open is not None and ops > LARGE
+        self._unready = self._open is not None and (self._unready or ops > LARGE)  # one may be inside another
 
     def readying(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """In place of `Context.call_function`: a large graph is made ready before its window opens again."""
