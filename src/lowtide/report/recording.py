@@ -248,8 +248,7 @@ def _commands(recording: Recording, file: str) -> Iterator[tuple[str, str]]:
     name = Path(recording.run.script).name
     peak, steps, host = device_peak(recording), main_steps(recording), growth(recording, lambda step: step.rss_bytes)
     if peak is not None and steps and steps[0][1].kind in ("fit", "function"):
-        budget = max(1, peak.bytes * 8 // 10 >> 20)
-        yield f"lowtide fit --budget {budget}MiB {name}", "trains in less, same results"
+        yield f"lowtide plan --budget 80% {name}", "in how little it can train, same results"
     if host is not None and host.bytes_per_step > GROWS and recording.run.host_tracer == "off":
         yield f"lowtide run --host tracemalloc {name}", "names Python's lines"
 
