@@ -40,7 +40,9 @@ def models_kept(recording: Recording) -> Iterator[Finding]:
         return
     weights = sum(row.bytes for row in last if row.kind == "variable" and row.objects >= MANY)
     size = weights + sum(row.bytes for row in last if row.kind == "graph")
-    size = max(size, unexplained(recording))  # functions and layers of a model have no size of their own
+    first = [row for row in recording.census if row.time == times[0] and row.kind == "model"]
+    if len(times) == 1 or max(row.objects for row in models) > max((row.objects for row in first), default=0):
+        size = max(size, unexplained(recording))  # functions and layers of a model have no size of their own
     if not is_worth(recording, size, NOTABLE):
         return
     row = max(models, key=lambda row: (bool(row.holder), row.made.line if row.made else 0))  # the outermost: made last
@@ -167,10 +169,9 @@ def sessions_open(recording: Recording) -> Iterator[Finding]:
     if not made or device_goes_on(recording) is False or not is_worth(recording, size, NOTABLE):
         return
     most = max(made, key=lambda m: m.number)
-    source = most.source
     yield Finding(
         "sessions-left-open", PROBLEM, f"{most.number} sessions were opened, each with variables of its own",
-        size, source, code.text(source),
+        size, most.source, code.text(most.source),
         "`with tf.compat.v1.Session() as session:` closes it at the end; or open one before the loop",
         round(size / most.number), "", size,
     )  # fmt: skip
