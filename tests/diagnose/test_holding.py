@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lowtide.diagnose import ADVICE, PROBLEM, diagnose
 from lowtide.diagnose.code import Code
+from lowtide.record import Made
 from tests.diagnose.examples import FILE, at, census, held, recording, traces
 
 
@@ -149,3 +150,11 @@ def test_a_queue_that_fills_faster_than_it_empties_is_named_where_it_is_made() -
 def test_a_few_names_of_one_form_are_no_leak_where_nobody_saw_them_come() -> None:
     row = held("tensor", "q (global of train.py)", 3, 60)
     assert diagnose(recording("q, k, v = make()\nuse(q, k, v)\n", steps=0, census=(row,))) == []
+
+
+def test_a_dataset_that_a_function_returns_is_rebuilt_by_who_calls_it() -> None:
+    inside = "def fold(i):\n    ds = Dataset.from_generator(rows)\n    {}\nfor i in range(20):\n    fold(i)\n"
+    made = (Made("dataset", "FlatMapDataset", at(2), 20),)
+    returned = recording(inside.format("return ds"), host=10, made=made)
+    used_up = recording(inside.format("train(ds)"), host=10, made=made)
+    assert [diagnose(run)[0].source for run in (returned, used_up)] == [at(5), at(2)]
