@@ -153,14 +153,14 @@ def given_to_fit(recording: Recording) -> Iterator[Finding]:
     for given in _once(d for d in recording.data if d.what in GIVEN and d.dtype != "float64"):
         if not is_worth(recording, given.bytes, NOTABLE if given.mapped else 4 * NOTABLE):
             continue
-        widened = _made_at(recording, given)
-        if given.dtype == "float32" and widened is not None and _widens(read_code(recording).statement(widened)):
+        cast = _made_at(recording, given)
+        if given.dtype == "float32" and cast is not None and _casts(read_code(recording).statement(cast)):
             yield Finding(
                 "array-given-to-fit", ADVICE,
-                f"{given.what} is given a whole {given.dtype} {given.shape} that was made of narrower numbers",
-                given.bytes, widened, read_code(recording).text(widened),
-                "keep the narrow type and widen a batch at a time: keras.layers.Rescaling, or a cast in Dataset.map",
-                None, "", given.bytes // 2,
+                f"{given.what} is given {given.dtype} {given.shape}, all of it cast or scaled before the first batch",
+                given.bytes, cast, read_code(recording).text(cast),
+                "keep it as it was and cast a batch at a time: keras.layers.Rescaling, or a cast in Dataset.map",
+                None, "", None,
             )  # fmt: skip
         else:
             what = "mapped file" if given.mapped else "array"
@@ -173,7 +173,7 @@ def given_to_fit(recording: Recording) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _widens(statement: ast.stmt | None) -> bool:
+def _casts(statement: ast.stmt | None) -> bool:
     """Whether a statement makes floats of what it is given: a cast, or a division by a number."""
     for node in ast.walk(statement) if statement is not None else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
