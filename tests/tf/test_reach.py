@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 
+from lowtide.tf.places import making_line
 from lowtide.tf.reach import Reach
 
 
@@ -24,3 +25,18 @@ def test_what_a_function_lets_go_after_the_look_is_gone() -> None:
     Reach(())
     del thing
     assert seen() is None
+
+
+def test_asking_who_makes_a_thing_keeps_nothing_of_the_one_that_makes_it() -> None:
+    seen = []
+
+    class Maker:
+        def __init__(self) -> None:
+            thing = Thing()
+            seen.append(weakref.ref(thing))
+            assert making_line(self) is not None
+            del thing
+            seen.append(seen[0]() is None)
+
+    Maker()
+    assert seen[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import sysconfig
 import weakref
@@ -36,14 +37,31 @@ def calling_line() -> Source | None:
 def making_line(thing: Any) -> Source | None:
     """The line that makes a thing whose `__init__` is running, not one of the `__init__` methods it has."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (_initializes(frame, thing) or not is_users_file(frame.f_code.co_filename)):
+    while frame is not None and (not is_users_file(frame.f_code.co_filename) or _initializes(frame, thing)):
         frame = frame.f_back
     return line_of(frame)
 
 
 def _initializes(frame: FrameType, thing: Any) -> bool:
     code = frame.f_code
-    return code.co_name == "__init__" and code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is thing
+    return code.co_name == "__init__" and code.co_argcount > 0 and locals_of(frame).get(code.co_varnames[0]) is thing
+
+
+def locals_of(frame: FrameType) -> dict[str, Any]:
+    """A copy of a function's locals. Python up to 3.12 leaves one of its own in the frame, which would keep them.
+
+    That one is emptied, unless the function has it from a call of `locals()`: then it is the user's.
+    """
+    of_frame = frame.f_locals
+    found = dict(of_frame)
+    ours = sys.getrefcount(of_frame) <= _OF_FRAME_ALONE
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(of_frame, dict) and ours:
+        of_frame.clear()
+    return found
+
+
+_OF_FRAME_ALONE = 3
+"""References to the dictionary: the frame's, our name's, and that of the call that counts them."""
 
 
 def line_of(frame: FrameType | None) -> Source | None:

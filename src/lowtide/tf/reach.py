@@ -8,7 +8,6 @@ finds the shortest way. What it does not reach, a library or C++ holds: `lowtide
 from __future__ import annotations
 
 import gc
-import inspect
 import sys
 import threading
 import types
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtide.tf.places import is_users_file
+from lowtide.tf.places import is_users_file, locals_of
 
 MOST = 300_000
 """Objects that are visited at most."""
@@ -51,9 +50,9 @@ def roots() -> list[Root]:
         for frame in stack if users else ():
             code = frame.f_code
             if frame in users and code.co_name != "<module>":
-                found.append(Root(0, f"local of {code.co_name}", _locals(frame), code.co_filename))
+                found.append(Root(0, f"local of {code.co_name}", locals_of(frame), code.co_filename))
             elif frame not in users and "lowtide" not in code.co_filename:
-                theirs.append(Root(1, f"local of {code.co_name}", _locals(frame), ""))
+                theirs.append(Root(1, f"local of {code.co_name}", locals_of(frame), ""))
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
         if file and not name.startswith("lowtide") and is_users_file(str(Path(file).absolute())):
@@ -77,23 +76,6 @@ def _upwards(frame: types.FrameType | None) -> list[types.FrameType]:
         found.append(frame)
         frame = frame.f_back
     return found
-
-
-def _locals(frame: types.FrameType) -> dict[str, Any]:
-    """A copy of a function's locals. Python up to 3.12 leaves one of its own in the frame, which would keep them.
-
-    That one is emptied, unless the function has it from a call of `locals()`: then it is the user's.
-    """
-    of_frame = frame.f_locals
-    found = dict(of_frame)
-    ours = sys.getrefcount(of_frame) <= _OF_FRAME_ALONE
-    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(of_frame, dict) and ours:
-        of_frame.clear()
-    return found
-
-
-_OF_FRAME_ALONE = 3
-"""References to the dictionary: the frame's, our name's, and that of the call that counts them."""
 
 
 def library_roots() -> list[Root]:
@@ -172,7 +154,7 @@ def parts_of(holder: Any) -> Iterator[Any]:
         yield from holder.__closure__ or ()
         yield from (holder.__defaults__, holder.__kwdefaults__, holder.__dict__)
     elif isinstance(holder, types.FrameType):
-        yield from _locals(holder).values()
+        yield from locals_of(holder).values()
     elif isinstance(holder, types.TracebackType):
         yield from (holder.tb_frame, holder.tb_next)
     elif isinstance(holder, np.ndarray):
