@@ -370,6 +370,8 @@ def test_optimizer_class_is_what_every_keras_update_goes_through() -> None:
 
 ALLOCATOR_FACTS = """
 import json
+import os
+from pathlib import Path
 import tensorflow as tf
 from lowtide.tf import compat, profile
 
@@ -379,8 +381,11 @@ double(x)
 events, seconds = profile.profiled(lambda: double(x))
 kept = [tf.zeros([n * 1000]) for n in range(1, 30)]
 del kept[::3]
+of_the_user = Path(os.environ["TF_BFC_MEMORY_DUMP"] + "_bfc_cpu_allocator_for_gpu.7")
+of_the_user.write_text("a map from another day")
 chunks = compat.allocator_map()
 print(json.dumps({
+    "left": [file.name for file in of_the_user.parent.glob("allocator*")] == [of_the_user.name],
     "events": events,
     "seconds": seconds,
     "chunks": chunks,
@@ -421,6 +426,7 @@ def test_allocator_map(allocator_facts: Any) -> None:
     asked = [requested for _, _, requested, in_use in chunks if in_use]
     assert {n * 4000 for n in range(1, 30) if n % 3 != 1} <= set(asked)
     assert allocator_facts["again"] >= len(chunks) - 5
+    assert allocator_facts["left"], "only the map that was asked for is deleted, not those of the user"
 
 
 def test_allocator_map_is_none_where_there_is_no_such_allocator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -329,16 +330,20 @@ def allocator_map() -> list[tuple[int, int, int, bool]] | None:
         write = ctypes.CFUNCTYPE(None, ctypes.c_void_p)((_WRITE_MEMORY_MAP, library))
     except (AttributeError, OSError, StopIteration):
         return None
+    of_the_user = _allocator_maps(prefix)
     write(allocator)
-    folder = Path(prefix).parent
-    files = sorted(folder.glob(Path(prefix).name + "*"), key=lambda path: path.stat().st_mtime_ns)
+    files = _allocator_maps(prefix) - of_the_user
     if not files:
         return None
     dump = bfc_memory_map_pb2.MemoryDump()
-    dump.ParseFromString(files[-1].read_bytes())
+    dump.ParseFromString(max(files).read_bytes())  # names end in the time of writing
     for file in files:
         file.unlink()
     return sorted((c.address, c.size, c.requested_size, c.in_use) for c in dump.chunk)
+
+
+def _allocator_maps(prefix: str) -> set[Path]:
+    return set(Path(prefix).parent.glob(f"{glob.escape(Path(prefix).name)}_*"))
 
 
 def grow_allocator(size: int) -> bool:
