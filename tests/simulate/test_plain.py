@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.program import Dim, Op, Program, Resident, Value
+from lowtide.program import Chunk, Dim, Op, Program, Resident, Value
 from lowtide.simulate import simulate, tidy_order
+from lowtide.simulate.buffers import Trace
 from lowtide.simulate.executor import Executor
 from lowtide.simulate.machine import run, run_overlapped
 from lowtide.simulate.plain import plain_range
@@ -256,3 +257,45 @@ def test_a_branch_that_is_known_to_be_taken_is_written_out_whatever_its_predicat
     kinds = [op.kind for op in unrolled(settled, 8).program.ops]
     assert "If" not in kinds
     assert "Neg" not in kinds
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_constants_of_a_branch_that_is_not_taken_are_there_all_the_same(known: bool) -> None:
+    """TensorFlow makes the gradient of a weight that a branch does not use a constant zero in that branch."""
+    program = guarded("IsFinite", "All")
+    arm = Draft()
+    arm.source()
+    zeros = arm.value()
+    arm.ops.append(Op("zeros", "Const", (), (zeros,)))
+    program = replace(program, functions=(program.functions[0], arm.program(arm.op("Neg", zeros))))
+    if known:
+        program = replace(program, ops=tuple(replace(op, bodies=op.bodies[:1]) for op in program.ops))
+    constants = [op for op in unrolled(program, 8).program.ops if op.kind == "Const"]
+    assert len(constants) == 1, "what is folded is there, not what it was folded from"
+    flat = unrolled(program, 8).program
+    assert flat.values[constants[0].outputs[0]].bytes(8) == 8 * KB
+
+
+def test_variables_that_share_a_buffer_part_when_the_first_is_updated() -> None:
+    """So the first step makes the copies, wherever there is room by then."""
+    shape = (Dim(1024),)
+    draft = Draft()
+    handles = [draft.variable(shape) for _ in range(3)]
+    gradient = draft.op("Fill", draft.source(), shape=shape)
+    for handle in handles:
+        draft.update(handle, gradient)
+    at = [256, 256, 8192]
+    residents = tuple(replace(r, address=a) for r, a in zip(draft.residents, at, strict=True))
+    chunks = (Chunk(256, 4096, 4096, True), Chunk(8192, 4096, 4096, True))
+    program = replace(draft.program(), residents=residents, chunks=chunks)
+    strict = [event for index in range(len(program.ops)) for event in (index, ~index)]
+    first, second = run_overlapped(program, 8, [strict, strict])
+    assert copies(first, program) == 1
+    assert copies(second, program) == 0
+    unseen = replace(program, chunks=())
+    assert copies(next(run_overlapped(unseen, 8, [strict])), unseen) == 0, "an address that is no chunk says nothing"
+
+
+def copies(trace: Trace, program: Program) -> int:
+    """Buffers that an update made."""
+    return sum(program.ops[index].kind == "AssignSubVariableOp" for _, index in trace.maker[trace.first :])

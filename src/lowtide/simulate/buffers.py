@@ -124,6 +124,14 @@ def _folded(program: Program, sizes: Sequence[int]) -> set[int]:
     return folded
 
 
+def lasting_constants(program: Program, batch: int) -> list[int]:
+    """Ops whose result TensorFlow keeps from before the first step on: constants, and what is folded into one, as far
+    as others read them."""
+    folded = _folded(program, [value.bytes(batch) for value in program.values])
+    read = {v for i, op in enumerate(program.ops) if i not in folded for v in op.inputs} | {*program.outputs}
+    return [i for i, op in enumerate(program.ops) if (op.kind == "Const" or i in folded) and read & {*op.outputs}]
+
+
 def _is_plain(op: Op, rule: Rule, values: Sequence[Value]) -> bool:
     """Of tensor lists, only an empty one can be a constant."""
     return rule.act is Act.LIST_NEW or all(values[v].dtype != "variant" for v in op.outputs)

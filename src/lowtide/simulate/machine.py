@@ -33,8 +33,11 @@ def run(
 
 
 def run_overlapped(program: Program, batch: int, steps: Iterable[Sequence[int]]) -> Iterator[Trace]:
-    """Execute the Program once for each of `steps`: an op's index where it starts, `~index` where it is done."""
-    machine = _Machine(program, batch)
+    """Execute the Program once for each of `steps`: an op's index where it starts, `~index` where it is done.
+
+    The first begins with the variables as they lie: some may share a buffer until they are updated.
+    """
+    machine = _Machine(program, batch, as_they_lie=True)
     return (machine.step(events, overlapped=True) for events in steps)
 
 
@@ -53,7 +56,9 @@ def programs_of(program: Program) -> list[Program]:
 
 
 class _Machine(TensorLists):
-    def __init__(self, program: Program, batch: int, arms: Sequence[int] = (0,)) -> None:
+    def __init__(
+        self, program: Program, batch: int, arms: Sequence[int] = (0,), as_they_lie: bool = False
+    ) -> None:
         super().__init__(batch)
         self._arms_in_turn = arms
         self._main = Compiled(program, batch, 0, [program])
@@ -64,7 +69,7 @@ class _Machine(TensorLists):
         self._copied_on_read = {_handle(value) for value in copied_on_read(program)}
         self._constants: dict[tuple[int, int], int] = {}  # (path, value) -> buffer
         self._has_constants: set[int] = set()
-        self._place_residents(program)
+        self._place_residents(program, as_they_lie)
         self._place_constants(self._main)
         self._acts = {
             Act.FRESH: self._fresh,
@@ -88,11 +93,23 @@ class _Machine(TensorLists):
             Act.CONTROL_FLOW: self._control_flow,
         }
 
-    def _place_residents(self, program: Program) -> None:
-        """Variables and captured tensors, then the batch."""
+    def _place_residents(self, program: Program, as_they_lie: bool) -> None:
+        """Variables and captured tensors, then the batch.
+
+        An optimizer that is built while a function is traced has its slots set by a graph of their own, where zeros of
+        one shape are one tensor.
+        """
         self._arguments: dict[int, int] = {}
+        chunks = {(c.address, c.requested) for c in program.chunks or () if c.in_use} if as_they_lie else set()
+        shared: dict[int, int] = {}
         for index, resident in enumerate(program.residents):
-            buffer = self._place(resident.bytes, (-1, index))
+            if resident.address in shared and (resident.address, resident.bytes) in chunks:
+                buffer = shared[resident.address]
+                self._hold([buffer])
+            else:
+                buffer = self._place(resident.bytes, (-1, index))
+                if resident.address is not None:
+                    shared[resident.address] = buffer
             if program.values[resident.value].dtype == "resource":
                 self._variables[_handle(resident.value)] = buffer
                 self._owners[_handle(resident.value)] = (-1, index)

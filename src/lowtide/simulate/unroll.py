@@ -3,7 +3,8 @@
 Plain TensorFlow runs a loop as ops among ops: an op of the next trip may start as soon as its own inputs are there,
 up to `PARALLEL_TRIPS` trips ahead of the slowest. `unrolled` gives each trip its own ops, waiting for one another as
 they do there. A branch is ops among ops too, which wait for the decision; of the two the usual one is written out,
-see `lowtide.simulate.branches`. Every other op keeps its values; numbers of ops change.
+see `lowtide.simulate.branches`, and of the other its constants, which are there whether it runs or not. Every other op
+keeps its values; numbers of ops change.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from lowtide.program import Op, Program, Value
 from lowtide.simulate.branches import is_branch, taken_branch
+from lowtide.simulate.buffers import lasting_constants
 
 PARALLEL_TRIPS = 32
 """Trips of a Keras recurrence that TensorFlow allows to be under way at once, unless the op says otherwise."""
@@ -141,6 +143,7 @@ class _Writer:
             else:
                 number[index] = self._copy(part, op, where, after, outermost)
                 self.twins[-1] = self._first.setdefault((id(part), index), number[index])
+        self._keep_constants_of_arms(part)
         return number
 
     def _copy(self, part: Program, op: Op, where: dict[int, int], after: Iterable[int], outermost: bool) -> int:
@@ -159,13 +162,22 @@ class _Writer:
         )
 
     def _share(self, part: Program, index: int, where: dict[int, int]) -> None:
-        """A constant is the same tensor in every trip."""
+        """A constant is the same tensor in every trip. An op that is folded is one too."""
         op, key = part.ops[index], (id(part), index)
         if key not in self._constants:
             self._constants[key] = len(self.values)
             self.values.append(part.values[op.outputs[0]])
-            self._emit(replace(op, outputs=(self._constants[key],), after=()))
+            self._emit(replace(op, kind="Const", inputs=(), outputs=(self._constants[key],), after=()))
         where[op.outputs[0]] = self._constants[key]
+
+    def _keep_constants_of_arms(self, part: Program) -> None:
+        """Of the branches that are not taken, those among `part`'s functions that a rehearsal ruled out too."""
+        called = {body for op in part.ops if not is_branch(op) for body in op.bodies}
+        taken = {taken_branch(part, op, self._batch) for op in part.ops if is_branch(op)}
+        for index in {*range(len(part.functions))} - called - taken:
+            arm = part.functions[index]
+            for constant in lasting_constants(arm, self._batch):
+                self._share(arm, constant, {})
 
     def _functions_of(self, part: Program) -> int:
         if id(part) not in self._first_function:
