@@ -344,6 +344,14 @@ def jacobian() -> Example:
     return Example(bad, good, 2)
 
 
+def vectorized() -> Example:
+    code = "for _ in range(2):\n    energies = tf.vectorized_map(energy, clouds)\n"
+    at_once = site("loop_body/add/pfor/Mul", 2, mode="graph")
+    bad = recording(code, line=2, details=(detail([(at_once, "temporaries", 200, 5, 90, "(9, 9)")]),))
+    good = recording(code, line=2, details=(detail([(at_once, "temporaries", 2, 5, 90, "(9, 9)")]),))
+    return Example(bad, good, 2)
+
+
 def everything() -> Example:
     code = "x = load()\ny = model(x)\n"
 
@@ -607,6 +615,7 @@ EXAMPLES: dict[str, Example] = {
     "dense-gradient": dense(),
     "loop-keeps-every-turn": loop_stack(),
     "jacobian-all-at-once": jacobian(),
+    "vectorized-at-once": vectorized(),
     "called-on-everything": everything(),
     "evaluated-at-once": evaluated(),
     "step-runs-eagerly": eager_step(),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lowtide.diagnose import ADVICE, PROBLEM, diagnose
 from lowtide.diagnose.code import Code
-from lowtide.record import Made
-from tests.diagnose.examples import FILE, at, census, held, recording, traces
+from lowtide.record import Made, Recording
+from tests.diagnose.examples import FILE, at, census, detail, held, recording, site, tape, traces
 
 
 def test_what_a_method_of_its_holder_was_told_is_that_lines() -> None:
@@ -114,6 +116,69 @@ def test_a_retrace_for_each_new_object_is_the_line_that_makes_it() -> None:
     code = "for step in range(20):\n    loss = partial(focal, gamma=2)\n    train(x, loss)\n"
     again = traces(20, lambda i: "argument loss: Python object became Python object")
     assert diagnose(recording(code, host=5, traces=again))[0].source == at(2)
+
+
+def test_it_may_be_made_in_a_function_that_a_loop_calls() -> None:
+    code = (
+        "def craft(x):\n    loss = lambda y: focal(y)\n    return train(x, loss)\n"
+        "for step in range(20):\n    craft(x)\n"
+    )
+    again = traces(20, lambda i: "argument loss: Python object became Python object")
+    assert diagnose(recording(code, host=5, traces=again))[0].source == at(2)
+
+
+def test_views_that_a_method_is_handed_are_named_where_they_leave_the_function_that_cuts_them() -> None:
+    code = (
+        "def crop(image):\n    part = image[:9]\n    return part\n"
+        "def remember(row):\n    memory.append(row)\n"
+        "for i in range(20):\n    remember(crop(load(i)))\n"
+    )
+    row = held("array", "memory (list of 20, global of train.py)", 20, 300, shown=3)._replace(held_at=at(5))
+    found = diagnose(recording(code, host=15, line=7, census=census(row)))
+    assert (found[0].id, found[0].source) == ("view-pins-buffer", at(3))
+
+
+GAN = (
+    "for step in range(20):\n    with tf.GradientTape(persistent=True) as tape:\n        fake = g(x)\n"
+    "        real = d(y)\n        loss = d(fake)\n    train(tape, loss)\n    trainer.tape = tape\n"
+)
+
+
+def called_under_a_tape(**facts: int) -> Recording:
+    run = recording(GAN, device=5, kind="call", census=census(held("tensor", "", 20, 100, 3)))
+    steps = tuple(step._replace(source=at(3 + i % 3)) for i, step in enumerate(run.steps))
+    return replace(run, steps=steps, tapes=(tape(**facts)._replace(source=at(2)),))
+
+
+def test_models_called_on_many_lines_under_one_tape_are_one_step() -> None:
+    ids = {f.id for f in diagnose(called_under_a_tape(most_steps=5))}
+    assert "tape-spans-steps" not in ids
+    ids = {f.id for f in diagnose(called_under_a_tape(most_steps=9))}
+    assert "tape-spans-steps" in ids
+
+
+def test_a_persistent_tape_that_is_kept_while_the_next_records_is_named_where_it_is_kept() -> None:
+    found = diagnose(called_under_a_tape(most_steps=5, alive=1, most_alive=2))
+    assert (found[0].id, found[0].source) == ("tapes-kept", at(7))
+    assert "tapes-kept" not in {f.id for f in diagnose(called_under_a_tape(most_steps=5, alive=1, most_alive=1))}
+
+
+def test_an_optimizer_that_comes_with_a_new_model_is_not_made_again() -> None:
+    slots = site("adam/w_momentum", 2, "Variable")
+    fresh = detail([(slots, "optimizer state", 40, 10, None, "(9, 9)")])
+    made = (Made("optimizer", "Adam", at(2), 20), Made("model", "Sequential", at(2), 20))
+    code = "for trial in range(20):\n    build().fit(x)\n"
+    ids = [{f.id for f in diagnose(recording(code, details=(fresh,), made=made[:n]))} for n in (1, 2)]
+    assert "optimizer-made-again" in ids[0]
+    assert "optimizer-made-again" not in ids[1]
+
+
+def test_what_a_session_makes_of_a_growing_graph_is_the_graphs() -> None:
+    code = "for fold in range(20):\n    loss = build(x)\n    session.run(loss)\n"
+    added = traces(20, lambda i: "the graph grew by 9 ops", size=0.1)
+    grown = tuple(t._replace(function="Session.run", called=at(2), time=t.time / 10) for t in added)
+    found = diagnose(recording(code, host=20, kind="run", line=3, traces=grown))
+    assert [(f.id, f.source) for f in found if f.severity == PROBLEM] == [("graph-grows", at(2))]
 
 
 def test_a_dict_with_new_keys_is_a_new_value_not_a_new_shape() -> None:

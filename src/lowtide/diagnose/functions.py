@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import called_in_loop, is_worth, rss_at
+from lowtide.diagnose.evidence import called_in_loop, is_worth, rss_at, unexplained
 from lowtide.diagnose.syntax import dotted
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -70,9 +70,9 @@ def _argument(cause: str) -> tuple[str, str]:
 
 
 def _of_traces(
-    recording: Recording, id_: str, traces: Sequence[Trace], title: str, fix: str, source: Source | None
+    recording: Recording, id_: str, traces: Sequence[Trace], title: str, fix: str, source: Source | None, least: int = 0
 ) -> Finding:
-    size = _held(recording, traces)
+    size = max(_held(recording, traces), least)
     severity = PROBLEM if is_worth(recording, size, NOTABLE) else ADVICE
     return Finding(
         id_, severity, title, size, source, read_code(recording).text(source), fix, round(size / len(traces)), "", size
@@ -104,7 +104,8 @@ def graph_grows(recording: Recording) -> Iterator[Finding]:
         source = _most(trace.called for trace in grown)
         title = f"the graph grew {len(grown)} times between runs of the session, to {grown[-1].nodes:,} ops"
         fix = "build every op once, before the loop; `graph.finalize()` makes the line that adds one fail"
-        yield _of_traces(recording, "graph-grows", grown, title, fix, source)
+        # what a session makes of the graph for each run has no size of its own
+        yield _of_traces(recording, "graph-grows", grown, title, fix, source, unexplained(recording))
 
 
 def made_again(recording: Recording) -> Iterator[Finding]:

@@ -97,7 +97,7 @@ def slots_made_again(recording: Recording) -> Iterator[Finding]:
             continue
         slots = sum(a.chunk_bytes for a in detail.allocations if a.category == "optimizer state" and a.start)
         size = slots + max(0, unexplained(recording))
-        if slots and is_worth(recording, size, NOTABLE):
+        if slots and is_worth(recording, size, NOTABLE) and not _each_has_a_model(recording):
             source, count, holder = _optimizer_line(recording)
             code = read_code(recording)
             yield Finding(
@@ -107,6 +107,14 @@ def slots_made_again(recording: Recording) -> Iterator[Finding]:
                 slots, holder, size,
             )  # fmt: skip
             return
+
+
+def _each_has_a_model(recording: Recording) -> bool:
+    """Whether models are made as often as optimizers: a new model needs a new one."""
+    most = Counter[str]()
+    for made in recording.made:
+        most[made.kind] = max(most[made.kind], made.number)
+    return most["model"] >= most["optimizer"] > 0
 
 
 def _optimizer_line(recording: Recording) -> tuple[Source | None, int, str]:

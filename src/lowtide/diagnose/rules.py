@@ -69,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     Rule("dense-gradient", "step", "IndexedSlices made dense", step.dense_gradient),
     Rule("loop-keeps-every-turn", "step", "while_loop stacks", step.loop_stack),
     Rule("jacobian-all-at-once", "step", "a Jacobian by pfor", step.jacobian),
+    Rule("vectorized-at-once", "step", "vectorized_map over many elements", step.vectorized),
     Rule("called-on-everything", "step", "a model called on the whole dataset at once", step.called_on_everything),
     Rule("evaluated-at-once", "step", "evaluation or validation on far more rows than training",
          step.evaluated_at_once),

@@ -193,8 +193,7 @@ def jacobian(recording: Recording) -> Iterator[Finding]:
     gradients = [step for step in recording.steps if step.kind == "gradient" and step.source in calls]
     found = [(_beyond(step), step.source) for step in gradients]
     for detail in recording.details:
-        vectorized = [a for a in detail.at_peak if a.start and "pfor" in detail.sites[a.site].op]
-        size = sum(a.chunk_bytes for a in vectorized)
+        size = _by_pfor(detail)
         step = _step(recording, detail)
         found.append((size, step.source if step is not None and step.source in calls else likeliest(code, calls)))
     size, source = max(found, key=lambda pair: pair[0], default=(0, None))
@@ -206,6 +205,24 @@ def jacobian(recording: Recording) -> Iterator[Finding]:
         "experimental_use_pfor=False computes row by row; or cut the outputs into pieces; batch_jacobian where rows do "
         "not mix", None, "", size,
     )  # fmt: skip
+
+
+def vectorized(recording: Recording) -> Iterator[Finding]:
+    """`vectorized_map` computes for all elements what is meant for one, by pfor."""
+    code = read_code(recording)
+    source = likeliest(code, [line for line, _ in code.calls("vectorized_map")])
+    size = max(map(_by_pfor, recording.details), default=0)
+    if source is not None and is_worth(recording, size, NOTABLE):
+        yield Finding(
+            "vectorized-at-once", ADVICE, "`vectorized_map` computes for all its elements at once (pfor)",
+            size, source, code.text(source),
+            "`tf.map_fn` computes one by one; or map over the batch in pieces", None, "", size,
+        )  # fmt: skip
+
+
+def _by_pfor(detail: Detail) -> int:
+    """Bytes at the peak of ops that pfor made of others."""
+    return sum(a.chunk_bytes for a in detail.at_peak if a.start and "pfor" in detail.sites[a.site].op)
 
 
 def _beyond(step: Step) -> int:

@@ -26,6 +26,24 @@ def kept(recording: Recording) -> Iterator[Finding]:
             size = max(_held_by_tapes(recording), _rise(recording))
             if is_worth(recording, size):
                 yield _kept(recording, tape, size)
+        elif tape.persistent and tape.alive and tape.most_alive > tape.alive:
+            yield from _kept_until_the_next(recording, tape)
+
+
+def _kept_until_the_next(recording: Recording, tape: Tape) -> Iterator[Finding]:
+    """One persistent tape, kept on an object while the next one records: twice the activations at the peak."""
+    code = read_code(recording)
+    name = code.bound_by_with(tape.source) if tape.source else ""
+    source = likeliest(code, code.keeps(name)) if name else None
+    last = max((row.time for row in recording.census), default=0.0)
+    orphans = [row for row in recording.census if row.time == last and row.kind == "tensor" and not row.holder]
+    size = sum(row.bytes for row in orphans)
+    if source is not None and is_worth(recording, size):
+        yield Finding(
+            "tapes-kept", PROBLEM, "a persistent tape is kept, with what it saw, until the next one has been recorded",
+            size, source, code.text(source), "keep what its gradients gave, not the tape; `del` it after the last one",
+            None, "", size,
+        )  # fmt: skip
 
 
 def _kept(recording: Recording, tape: Tape, size: int) -> Finding:
@@ -53,7 +71,7 @@ def _held_by_tapes(recording: Recording) -> int:
 def spans_steps(recording: Recording) -> Iterator[Finding]:
     """One tape records several steps: an epoch, a validation."""
     for tape in recording.tapes:
-        if tape.most_steps >= MANY:
+        if tape.most_steps >= MANY * _steps_a_turn(recording, tape):
             size = _held_by_tapes(recording) or _rise(recording)
             if is_worth(recording, size):
                 source = _runs_steps(recording, tape) or tape.source
@@ -63,6 +81,18 @@ def spans_steps(recording: Recording) -> Iterator[Finding]:
                     "open a tape inside the loop, around one step; what needs no gradient belongs outside it",
                     round(size / max(1, min(tape.most_steps, step_count(recording)))), "", size,
                 )  # fmt: skip
+
+
+def _steps_a_turn(recording: Recording, tape: Tape) -> int:
+    """To eager code each call of a model is a step, and one turn may have several: a GAN calls its models on many lines
+    under one tape."""
+    code = read_code(recording)
+    under = code.statement(tape.source) if tape.source else None
+    lines = {step.source for step in recording.steps if step.kind == "call" and step.source}
+    if tape.source and isinstance(under, ast.With):
+        inside = {line for line in lines if line.file == tape.source.file and line.line in whole(under)}
+        lines = inside or lines
+    return max(1, len(lines))
 
 
 def _runs_steps(recording: Recording, tape: Tape) -> Source | None:
