@@ -24,9 +24,9 @@ def features(h):
 for step in range(6):
     if not BAD:
         found = features(x)
-    with tf.GradientTape() as tape:  # CULPRIT
+    with tf.GradientTape() as tape:
         if BAD:
-            found = features(x)
+            found = features(x)  # CULPRIT
         loss = tf.reduce_mean((found @ head) ** 2)
     head.assign_sub(0.1 * tape.gradient(loss, head))
 

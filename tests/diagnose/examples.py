@@ -505,8 +505,9 @@ def activations() -> Example:
     code = "model = build()\nmodel.fit(x)\n"
 
     def trained(size: int) -> Recording:
-        layers = [(site(f"Relu_{i}", 1, mode="graph"), "activations", size / 5, 5, 90, "(9, 9)") for i in range(5)]
-        return recording(code, kind="fit", line=2, details=(detail(layers),))
+        layers = [site(f"Relu_{i}", 1, layer=f"relu_{i}", mode="graph") for i in range(5)]
+        kept = [(layer, "activations", size / 5, 5, 90, "(9, 9)") for layer in layers]
+        return recording(code, kind="fit", line=2, details=(detail(kept),))
 
     return Example(trained(500), trained(20), 2)
 

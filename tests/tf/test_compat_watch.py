@@ -158,6 +158,12 @@ def calls_of(owner: Any, name: str, action: Any) -> int:
     return len(calls)
 
 
+def imported(graph_def: Any) -> None:
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def)
+    assert all(op.traceback is None for op in graph.get_operations()), "imported ops tell now who made them"
+
+
 def test_classes_are_those_that_tensorflow_calls() -> None:
     data = tf.data.Dataset.range(3)
     x = tf.Variable([1.0, 2.0])
@@ -172,6 +178,8 @@ def test_classes_are_those_that_tensorflow_calls() -> None:
     assert calls_of(compat_watch.DATASET_CLASS, "__init__", lambda: data.map(lambda x: x).batch(2)) >= 2
     assert calls_of(compat_watch.TAPE_CLASS, "gradient", gradient) == 1
     assert calls_of(compat_watch.TRACING, compat_watch.CREATE_TRACE, lambda: (traced(1.0), traced(2.0))) == 2
+    graph = traced.get_concrete_function(1.0).graph.as_graph_def()
+    assert calls_of(compat_watch.IMPORTER, compat_watch.IMPORT_GRAPH, lambda: imported(graph)) == 1
     layer = keras.layers.Dense(1)
     assert calls_of(compat_watch.NAME_SCOPE_CLASS, "__enter__", lambda: layer(tf.ones([1, 1]))) >= 1
     assert calls_of(compat_watch.NEW_VARIABLE_CLASS, "__init__", lambda: tf.Variable(1.0)) == 1

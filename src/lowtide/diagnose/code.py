@@ -19,7 +19,6 @@ from lowtide.diagnose.syntax import (
     dotted,
     head,
     is_among,
-    is_cut,
     is_small,
     last_name,
     reads,
@@ -83,6 +82,12 @@ class File:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and line in whole(node):
                 best = node
         return best
+
+    def function_named(self, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The one function or method of this name."""
+        functions = (n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+        found = [function for function in functions if function.name == name]
+        return found[0] if len(found) == 1 else None
 
     def class_of(self, line: int) -> str:
         """The name of the innermost class whose text has the line."""
@@ -277,62 +282,6 @@ class Code:
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
 
-    def made_for(self, call: Source, argument: str) -> Source | None:
-        """The line that makes anew, each time, what the statement at `call` passes for an argument: in the same loop,
-        or in the same function if that is called in one."""
-        file, statement = self.file(call.file), self.statement(call)
-        if file is None or statement is None:
-            return None
-        calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-        passed = {
-            value.id
-            for node in calls
-            for value in (*node.args, *(keyword.value for keyword in node.keywords))
-            if isinstance(value, ast.Name)
-        }
-        again = [body(loop) for loop in file.loops_around(call.line)]
-        if not again and (function := file.enclosing(call.line)) is not None and self.in_loop(call):
-            again = [whole(function)]
-        makes = {
-            target.id: Source(file.name, node.lineno)
-            for node in file.nodes()
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call | ast.Dict | ast.DictComp | ast.Lambda)
-            for target in node.targets
-            if isinstance(target, ast.Name) and target.id in passed and any(node.lineno in span for span in again)
-        }
-        return makes.get(argument) or (next(iter(makes.values())) if len(makes) == 1 else None)
-
-    def sliced_for(self, source: Source) -> Source | None:
-        """The line that cuts a piece off something for the statement at `source`: by a name it reads, or a call. If it
-        only passes on what its function was given, then for those who call that."""
-        found = self._sliced_for(source)
-        file = self.file(source.file)
-        function = file.enclosing(source.line) if file is not None and found is None else None
-        if function is None:
-            return found
-        calling = [line for line, _ in self.calls(f".{function.name}", function.name) if self.in_loop(line)]
-        return next(filter(None, map(self._sliced_for, calling)), None)
-
-    def _sliced_for(self, source: Source) -> Source | None:
-        statement = self.statement(source)
-        parts = list(ast.walk(statement)) if statement is not None else []
-        read = {node.id for node in parts if isinstance(node, ast.Name)}
-        called = {last_name(node.func) for node in parts if isinstance(node, ast.Call)}
-        named, returned = list[Source](), list[Source]()
-        for file in self.files():
-            for node in file.nodes():
-                if not isinstance(node, ast.Assign | ast.Return):
-                    continue
-                line = Source(file.name, node.lineno)
-                function = file.enclosing(node.lineno)
-                if not is_cut(node.value) and not (isinstance(node, ast.Return) and _returns_a_cut(node, function)):
-                    continue
-                if isinstance(node, ast.Return):
-                    returned += [line] if function is not None and function.name in called else []
-                elif file.name == source.file and self.in_loop(line):
-                    named += [line] if any(isinstance(t, ast.Name) and t.id in read for t in node.targets) else []
-        return next(iter([*returned, *reversed(named)]), None)
-
     def bound_by_with(self, source: Source) -> str:
         """The name after `as` of the `with` statement at a line."""
         file = self.file(source.file)
@@ -384,16 +333,6 @@ class Code:
             for call in file.nodes()
             if isinstance(call, ast.Call) and dotted(call.func).endswith(endings)
         ]
-
-
-def _returns_a_cut(node: ast.Return, function: ast.AST | None) -> bool:
-    """A name that the function gave a piece of something, and nothing else."""
-    name = node.value.id if isinstance(node.value, ast.Name) else ""
-    given = [
-        one.value for one in ast.walk(function or node)
-        if isinstance(one, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in one.targets)
-    ]  # fmt: skip
-    return bool(given) and all(map(is_cut, given))
 
 
 @lru_cache(maxsize=8)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest, names_in, rise
+from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest, line_that_keeps, rise
+from lowtide.diagnose.origins import returned_by, widened_for
 from lowtide.diagnose.syntax import NONE, multiplied
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -23,6 +24,7 @@ PADDED = 0.75
 MUCH_COPIED = 0.1
 """A copy of less of the run's peak is no problem: it is the plain way to begin."""
 GIVEN = ("fit", "evaluate", "predict")
+MANY_KEPT = 8
 
 
 def float64(recording: Recording) -> Iterator[Finding]:
@@ -40,6 +42,7 @@ def float64(recording: Recording) -> Iterator[Finding]:
                 None, "", saving,
             )  # fmt: skip
     yield from _float64_model(recording)
+    yield from _float64_kept(recording)
 
 
 def _float64_model(recording: Recording) -> Iterator[Finding]:
@@ -60,6 +63,24 @@ def _float64_model(recording: Recording) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def _float64_kept(recording: Recording) -> Iterator[Finding]:
+    """Many arrays of float64 that the script keeps: a replay buffer of frames that were divided by 255."""
+    code = read_code(recording)
+    last = max((row.time for row in recording.census), default=0.0)
+    for row in recording.census:
+        if row.time < last or row.kind != "array" or row.objects < MANY_KEPT or not row.example.startswith("float64"):
+            continue
+        keeps = line_that_keeps(recording, row)
+        source = widened_for(code, keeps) if keeps is not None else None
+        if source is not None and is_worth(recording, row.bytes, 2 * NOTABLE):
+            yield Finding(
+                "float64-data", PROBLEM, f"{row.objects:,} arrays of {row.example} are kept, float32 is half of it",
+                row.bytes, source, code.text(source),
+                "keep them as they came (`uint8`), or make them float32 here: `.astype(\"float32\")`", None, row.holder,
+                row.bytes // 2,
+            )  # fmt: skip
+
+
 _SETS_TYPE = ("set_floatx", "set_dtype_policy", "set_global_policy")
 
 
@@ -68,9 +89,10 @@ def queued(recording: Recording) -> Iterator[Finding]:
     code = read_code(recording)
     waiting = [row for row in recording.census if row.kind in ("array", "tensor") and ".queue (deque of" in row.holder]
     most = max(waiting, key=lambda row: row.bytes, default=None)
+    last = max((row.time for row in recording.census), default=0.0)
     # One that only ever fills is a leak, and the line that puts things there is named for it.
-    if most is not None and most is not waiting[-1] and is_worth(recording, most.bytes, 2 * NOTABLE):
-        name = names_in(most.holder)[1]
+    if most is not None and most.time < last and is_worth(recording, most.bytes, 2 * NOTABLE):
+        name = most.holder.partition(" (")[0].split(".")[-2]
         source = likeliest(code, code.assigns(name)) or most.held_at
         yield Finding(
             "queued-batches", PROBLEM, f"{most.objects:,} of {most.example} wait in the queue `{name}`", most.bytes,
@@ -110,7 +132,7 @@ def _made_at(recording: Recording, given: Data) -> Source | None:
             lines = [line for line in lines if "float32" not in code.as_it_ran(line)]
         found = likeliest(code, lines)
         if found is not None:
-            return found
+            return returned_by(code, found, name)
     return given.source
 
 

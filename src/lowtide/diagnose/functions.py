@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import called_in_loop, is_worth, rss_at, unexplained
+from lowtide.diagnose.origins import made_for
 from lowtide.diagnose.syntax import dotted
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -41,7 +42,7 @@ def _retraced(recording: Recording, again: Sequence[Trace]) -> Finding:
     (argument, change), _ = causes.most_common(1)[0]
     source = _most(trace.called for trace in again)
     if source is not None and change in (_OBJECT, _KEYS):
-        source = read_code(recording).made_for(source, argument) or source
+        source = made_for(read_code(recording), source, argument) or source
     fix = {
         _VALUE: f"pass `{argument}` as a tensor: `tf.constant(...)` or `tf.convert_to_tensor(...)`",
         _OBJECT: f"make `{argument}` once and pass the same object: another one means another trace",

@@ -17,6 +17,7 @@ from lowtide.diagnose.evidence import (
     line_that_keeps,
     names_in,
 )
+from lowtide.diagnose.origins import cut_for
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.record import Held, Recording
 from lowtide.record.types import BOUNDED, CYCLE
@@ -83,7 +84,7 @@ def _finding(recording: Recording, found: Grown) -> Finding:
     plural = {"tensor": "tensors", "array": "NumPy arrays", "variable": "variables"}[row.kind]
     many = f"{found.before + found.objects} {plural} of {row.example}"
     if pins:
-        source = (source and read_code(recording).sliced_for(source)) or source
+        source = (source and cut_for(read_code(recording), source)) or source
         shown, held = format_size(row.viewed_bytes), format_size(row.bytes)
         title = f"{many} are views: they show {shown} and keep {held} alive"
         fix = "copy what is kept: `.copy()` of the NumPy slice, or `tf.identity(tf.gather(x, ...))` of the tensor"

@@ -97,7 +97,7 @@ def slots_made_again(recording: Recording) -> Iterator[Finding]:
             continue
         slots = sum(a.chunk_bytes for a in detail.allocations if a.category == "optimizer state" and a.start)
         size = slots + max(0, unexplained(recording))
-        if slots and is_worth(recording, size, NOTABLE) and not _each_has_a_model(recording):
+        if slots and is_worth(recording, size, NOTABLE) and _is_new_each_step(recording):
             source, count, holder = _optimizer_line(recording)
             code = read_code(recording)
             yield Finding(
@@ -109,12 +109,17 @@ def slots_made_again(recording: Recording) -> Iterator[Finding]:
             return
 
 
-def _each_has_a_model(recording: Recording) -> bool:
-    """Whether models are made as often as optimizers: a new model needs a new one."""
+EACH = 0.6
+"""So many optimizers a step are one for each; fewer are one for each client, fold or epoch, which may be meant."""
+
+
+def _is_new_each_step(recording: Recording) -> bool:
+    """Whether optimizers are made as often as they are used, and not one with each of as many models."""
     most = Counter[str]()
     for made in recording.made:
         most[made.kind] = max(most[made.kind], made.number)
-    return most["model"] >= most["optimizer"] > 0
+    used = sum(step.repeats for step in recording.steps if step.kind in ("update", "function", "fit"))
+    return not most["optimizer"] or most["model"] < most["optimizer"] >= EACH * used
 
 
 def _optimizer_line(recording: Recording) -> tuple[Source | None, int, str]:

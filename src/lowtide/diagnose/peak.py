@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in
+from lowtide.diagnose.origins import blamed_caller
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.known import known_on
 from lowtide.program import Source
@@ -49,7 +50,8 @@ def by_line(recording: Recording) -> Iterator[Finding]:
             layers.setdefault(source, set()).add(detail.sites[a.site].layer)
     for source in [source for source, names in layers.items() if len(names) >= MODEL]:
         del sizes[source]  # a model's definition: what all its layers have is no line's own
-    back = {step.source for step in recording.steps if step.kind == "gradient"}  # the way back of all other lines
+    # the way back of all other lines, or what a step of Keras has no line of the user's for
+    back = {step.source for step in recording.steps if step.kind in _NO_LINE}
     forward = Counter({source: size for source, size in sizes.items() if source not in back})
     if any(is_worth(recording, size, NOTABLE) for size in forward.values()):
         sizes = forward
@@ -60,13 +62,17 @@ def by_line(recording: Recording) -> Iterator[Finding]:
     most = is_worth(recording, size, SOME) and size > HALF * detail.peak_bytes
     if most or is_worth(recording, size, NOTABLE):
         largest, shape = _largest(detail, source)
+        line = blamed_caller(read_code(recording), source) or source
         yield Finding(
             "peak-by-line", ADVICE,
             f"this line has {size / max(1, detail.peak_bytes):.0%} of the device's peak, {shape} the largest of it",
-            size, source, read_code(recording).text(source),
+            size, line, read_code(recording).text(line),
             SMALLER,
             None, "", largest,
         )  # fmt: skip
+
+
+_NO_LINE = ("fit", "function", "session", "gradient", "evaluate", "predict", "run")
 
 
 def _of_nearly_equal(detail: Detail, sizes: Counter[Source]) -> Source:

@@ -174,7 +174,7 @@ def _without_repeats(recording: Recording, found: Sequence[Finding]) -> list[Fin
 
 
 def _says_why(finding: Finding) -> bool:
-    return not BY_ID[finding.id].general and finding.id != "malloc-retention"
+    return not BY_ID[finding.id].general and finding.id not in ("malloc-retention", "activations-rule")
 
 
 def _same_statement(span: tuple[str, Span] | None, other: Source | None) -> bool:

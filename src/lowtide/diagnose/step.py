@@ -241,9 +241,9 @@ def called_on_everything(recording: Recording) -> Iterator[Finding]:
     """A model or function called once on very many rows, where batches would do."""
     for detail in recording.details:
         step = _step(recording, detail)
-        if step is None or step.kind not in ("call", "gradient") or step.source is None:
-            continue
         grown = detail.peak_bytes - detail.begin_bytes
+        if step is None or step.kind not in ("call", "gradient") or step.source is None or 2 * _by_pfor(detail) > grown:
+            continue
         rows, share = _rows(detail)
         calls = sum(s.repeats for s in recording.steps if s.kind == step.kind and s.source == step.source)
         if step.kind == "call" and calls <= 2 and rows > 4 * BATCH and is_worth(recording, grown, LARGE_PART / 2):

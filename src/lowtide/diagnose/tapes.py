@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import grown, is_worth, likeliest, line_that_keeps, step_count
-from lowtide.diagnose.syntax import last_name, whole
+from lowtide.diagnose.syntax import dotted, last_name, whole
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Detail, Recording, Tape
@@ -171,11 +171,34 @@ def records_unused(recording: Recording) -> Iterator[Finding]:
             title = f"the tape records {format_size(let_go)} that the gradient does not need"
             size = unused = let_go
         if tape.gradients and is_worth(recording, unused, NOTABLE):
+            source = _not_differentiated(recording, tape) or tape.source
             yield Finding(
-                "tape-records-unused", PROBLEM, title, size, tape.source, read_code(recording).text(tape.source),
+                "tape-records-unused", PROBLEM, title, size, source, read_code(recording).text(source),
                 "compute what is not differentiated outside the tape, or open it with watch_accessed_variables=False "
                 "and watch the variables that are trained", None, "", unused,
             )  # fmt: skip
+
+
+def _not_differentiated(recording: Recording, tape: Tape) -> Source | None:
+    """The one statement under the tape that calls something of the user's and nothing that gradients are asked for."""
+    code = read_code(recording)
+    under = code.statement(tape.source) if tape.source else None
+    file = code.file(tape.source.file) if tape.source else None
+    if file is None or tape.source is None or not isinstance(under, ast.With):
+        return None
+    asked = [call for _, call in code.calls(f"{code.bound_by_with(tape.source)}.gradient") if len(call.args) > 1]
+    trained = {dotted(node) for call in asked for node in ast.walk(call.args[1]) if isinstance(node, _NAMES)} - {"self"}
+    live = [s for s in ast.walk(under) if isinstance(s, ast.Assign | ast.Expr) and file.is_live(s.lineno)]
+    calling = [s for s in live if any(isinstance(n, ast.Call) and _is_users_own(n) for n in ast.walk(s))]
+    beside = [s for s in calling if not trained & {dotted(n) for n in ast.walk(s) if isinstance(n, _NAMES)}]
+    return Source(file.name, beside[0].lineno) if asked and len(beside) == 1 and len(live) > 1 else None
+
+
+_NAMES = (ast.Name, ast.Attribute)
+
+
+def _is_users_own(call: ast.Call) -> bool:
+    return dotted(call.func).partition(".")[0] not in ("tf", "tensorflow", "keras", "np", "numpy", "ops", "float", "")
 
 
 def _begins_back(detail: Detail, line: Source) -> int:

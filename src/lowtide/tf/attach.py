@@ -85,6 +85,7 @@ class Attachment:
             *self.pipelines.patches(),
             *self.tapes.patches(),
             (compat_watch.TRACING, compat_watch.CREATE_TRACE, self.traces.patch),
+            (compat_watch.IMPORTER, compat_watch.IMPORT_GRAPH, self.traces.importing),
             (compat_watch.CONTEXT_CLASS, "get_memory_info", self.device_counter.answering),
             (compat_watch.CONTEXT_CLASS, "reset_memory_stats", self.device_counter.resetting),
             (compat_watch.CONTEXT_CLASS, "call_function", self.windows.readying),

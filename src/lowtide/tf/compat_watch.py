@@ -23,7 +23,7 @@ from tensorflow.python.data.ops import dataset_ops, iterator_ops
 from tensorflow.python.eager import backprop, cancellation, context, execute
 from tensorflow.python.eager.polymorphic_function import tracing_compilation
 from tensorflow.python.framework import func_graph as func_graph_module
-from tensorflow.python.framework import op_callbacks, ops
+from tensorflow.python.framework import importer, op_callbacks, ops
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.profiler.internal import _pywrap_profiler
 from tensorflow.python.training import optimizer as v1_optimizer
@@ -259,6 +259,10 @@ def every_op(seen: Callable[[str, Any, bool], None]) -> Iterator[None]:
 TRACING: Any = tracing_compilation
 """Its `_create_concrete_function(function_type, type_context, func_graph, options)` makes every trace."""
 CREATE_TRACE = "_create_concrete_function"
+
+IMPORTER: Any = importer
+"""Its `_import_graph_def_internal` adds every imported graph to the default one; such ops have no traceback."""
+IMPORT_GRAPH = "_import_graph_def_internal"
 
 ITERATOR_CLASS: type = iterator_ops.OwnedIterator
 """Its `__next__` gives every element of a dataset that eager code iterates over."""

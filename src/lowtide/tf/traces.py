@@ -41,6 +41,7 @@ class Traces:
         self._lines: Counter[Source] = Counter()
         self._sessions: dict[int, tuple[int, weakref.ref[Any] | None]] = {}
         self._session_bytes: dict[int, int] = {}
+        self._imported_by: dict[int, list[Source]] = {}
         self.count = 0
         self.graph_bytes = 0
 
@@ -80,6 +81,17 @@ class Traces:
         self._watch.writer.add([row])
         self._steps.note_trace(trains, len(operations))
 
+    def importing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Whoever imports a graph into a v1 graph is remembered: the ops themselves do not tell."""
+
+        @functools.wraps(original)
+        def import_graph(*arguments: Any, **options: Any) -> Any:
+            if self._watch.alive and not tf.executing_eagerly():
+                self._imported_by[id(tf.compat.v1.get_default_graph())] = users_stack()
+            return original(*arguments, **options)
+
+        return import_graph
+
     def session_graph(self, graph: Any) -> None:
         """A v1 graph is about to run: a trace, if it has grown since it last did."""
         before, _ = self._sessions.get(id(graph), (0, None))
@@ -95,7 +107,8 @@ class Traces:
         self._session_bytes[id(graph)] = size
         grown = graph.version - before
         cause = f"the graph grew by {grown} ops" if before else "first call"
-        line = _adding_line(operations[-grown:]) if before else calling_line()
+        imported_by = self._imported_by.pop(id(graph), [])
+        line = _adding_line(operations[-grown:], imported_by) if before else calling_line()
         row = Trace(
             self._watch.now, self._watch.step, "Session.run", None, line, -1, cause, 0.0, len(operations),
             size, sum(c.bytes for c in constants), tuple(constants[:MOST_CONSTANTS]), None,
@@ -157,12 +170,13 @@ def _plain(kind: Any) -> str:
     return str(kind)[:80]
 
 
-def _adding_line(operations: list[Any]) -> Source | None:
+def _adding_line(operations: list[Any], imported_by: list[Source]) -> Source | None:
     """The line that added ops to a graph since it last ran: where their stack and the one now first differ."""
     now = users_stack()
     lines: Counter[Source | None] = Counter()
     for op in operations[:MOST_LOOKED_AT]:
-        then = [Source(f.filename, f.lineno) for f in compat.frames(op) if is_users_file(f.filename)]
+        made_by = [Source(f.filename, f.lineno) for f in compat.frames(op) if is_users_file(f.filename)]
+        then = made_by or imported_by
         apart = (was for was, is_ in zip(then, now, strict=False) if was != is_)
         lines[next(apart, now[-1] if now else None)] += 1
     return lines.most_common(1)[0][0] if lines else calling_line()

@@ -1,0 +1,149 @@
+"""From a line that holds, passes or computes something to the line that the user would change: one step back in the
+code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from lowtide.diagnose.code import Code, File
+from lowtide.diagnose.syntax import body, is_cut, last_name, whole
+from lowtide.program import Source
+
+
+def made_for(code: Code, call: Source, argument: str) -> Source | None:
+    """The line that makes anew, each time, what the statement at `call` passes for an argument: in the same loop, or in
+    the same function if that is called in one."""
+    file, statement = code.file(call.file), code.statement(call)
+    if file is None or statement is None:
+        return None
+    passed = {
+        value.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call)
+        for value in (*node.args, *(keyword.value for keyword in node.keywords))
+        if isinstance(value, ast.Name)
+    }
+    again = [body(loop) for loop in file.loops_around(call.line)]
+    if not again and (function := file.enclosing(call.line)) is not None and code.in_loop(call):
+        again = [whole(function)]
+    makes = {
+        target.id: Source(file.name, node.lineno)
+        for node in file.nodes()
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call | ast.Dict | ast.DictComp | ast.Lambda)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id in passed and any(node.lineno in span for span in again)
+    }
+    return makes.get(argument) or (next(iter(makes.values())) if len(makes) == 1 else None)
+
+
+def returned_by(code: Code, line: Source, name: str) -> Source:
+    """Where the function that the statement at `line` has `name` from makes it: `x, y = load()`. Else the line."""
+    statement, file = code.statement(line), code.file(line.file)
+    call = statement.value if isinstance(statement, ast.Assign) else None
+    function = file.function_named(last_name(call.func)) if file and isinstance(call, ast.Call) else None
+    if file is None or function is None or not isinstance(statement, ast.Assign):
+        return line
+    returns = _returns(file, function)
+    value = returns[0].value if len(returns) == 1 else None
+    target = statement.targets[0]
+    if isinstance(value, ast.Tuple) and isinstance(target, ast.Tuple) and len(value.elts) == len(target.elts):
+        value = next((v for t, v in zip(target.elts, value.elts, strict=True) if last_name(t) == name), None)
+    if value is None or isinstance(value, ast.Tuple):
+        return line
+    if not isinstance(value, ast.Name):
+        return Source(file.name, value.lineno)
+    inside = [at for at in code.assigns(value.id, file.name) if at.line in body(function)]
+    return max(inside, key=lambda at: at.line, default=line)
+
+
+def _returns(file: File, function: ast.AST) -> list[ast.Return]:
+    return [n for n in file.nodes() if isinstance(n, ast.Return) and file.enclosing(n.lineno) is function]
+
+
+def cut_for(code: Code, source: Source) -> Source | None:
+    """The line that cuts a piece off something for the statement at `source`: by a name it reads, or a call. If it only
+    passes on what its function was given, then for those who call that."""
+    found = _cut_for(code, source)
+    file = code.file(source.file)
+    function = file.enclosing(source.line) if file is not None and found is None else None
+    if function is None:
+        return found
+    calling = [line for line, _ in code.calls(f".{function.name}", function.name) if code.in_loop(line)]
+    return next((cut for line in calling if (cut := _cut_for(code, line)) is not None), None)
+
+
+def _cut_for(code: Code, source: Source) -> Source | None:
+    statement = code.statement(source)
+    parts = list(ast.walk(statement)) if statement is not None else []
+    read = {node.id for node in parts if isinstance(node, ast.Name)}
+    called = {last_name(node.func) for node in parts if isinstance(node, ast.Call)}
+    named, returned = list[Source](), list[Source]()
+    for file in code.files():
+        for node in file.nodes():
+            line = Source(file.name, getattr(node, "lineno", 0))
+            function = file.enclosing(line.line)
+            if isinstance(node, ast.Return) and function is not None and function.name in called:
+                returned += [line] if is_cut(node.value) or _names_a_cut(node.value, function) else []
+            elif isinstance(node, ast.Assign) and is_cut(node.value) and file.name == source.file:
+                names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+                named += [line] if read.intersection(names) and code.in_loop(line) else []
+    return next(iter([*returned, *reversed(named)]), None)
+
+
+def _names_a_cut(value: ast.expr | None, function: ast.AST) -> bool:
+    """A name that the function gave a piece of something, and nothing else."""
+    name = value.id if isinstance(value, ast.Name) else ""
+    given = [
+        one.value for one in ast.walk(function)
+        if isinstance(one, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in one.targets)
+    ]  # fmt: skip
+    return bool(given) and all(map(is_cut, given))
+
+
+def widened_for(code: Code, source: Source) -> Source | None:
+    """The line that makes a float64 of something for the statement at `source`: there, or in a function that gave it
+    the names it reads. `/` and `astype(float)` do, where nothing says float32."""
+    statement = code.statement(source)
+    if statement is None:
+        return None
+    if _widens(statement):
+        return source
+    for name in dict.fromkeys(node.id for node in ast.walk(statement) if isinstance(node, ast.Name)):
+        for line in code.assigns(name, source.file):
+            found = [at for at, part in _given_by(code, line) if _widens(part)]
+            if found:
+                return found[-1]
+    return None
+
+
+def _given_by(code: Code, line: Source) -> Iterator[tuple[Source, ast.AST]]:
+    """The statement at a line, and those of the function that it calls."""
+    statement, file = code.statement(line), code.file(line.file)
+    if statement is None or file is None:
+        return
+    yield line, statement
+    call = getattr(statement, "value", None)
+    function = file.function_named(last_name(call.func)) if isinstance(call, ast.Call) else None
+    for node in file.nodes() if function is not None else ():
+        if isinstance(node, ast.Assign | ast.Return) and file.enclosing(node.lineno) is function:
+            yield Source(file.name, node.lineno), node
+
+
+def _widens(part: ast.AST) -> bool:
+    text = ast.unparse(part)
+    divides = any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) for node in ast.walk(part))
+    casts = any(word in text for word in ("float64", "astype(float)", "astype('float')", "dtype=float"))
+    return (divides or casts) and not any(word in text for word in ("float32", "float16", "tf."))
+
+
+def blamed_caller(code: Code, source: Source) -> Source | None:
+    """Of a function that several places call, the one that did: a line that they share is not what made it large."""
+    file = code.file(source.file)
+    function = file.enclosing(source.line) if file is not None else None
+    if file is None or function is None:
+        return None
+    calls = [n for n in ast.walk(file.tree) if isinstance(n, ast.Call) and last_name(n.func) == function.name]
+    live = [line for line, _ in code.calls(f".{function.name}", function.name) if line.line not in whole(function)]
+    exact = [line for line in live if line.file == file.name and any(c.lineno == line.line for c in calls)]
+    return exact[0] if len(calls) > 1 and len(exact) == 1 else None
