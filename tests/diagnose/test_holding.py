@@ -118,6 +118,14 @@ def test_a_retrace_for_each_new_object_is_the_line_that_makes_it() -> None:
     assert diagnose(recording(code, host=5, traces=again))[0].source == at(2)
 
 
+def test_a_retrace_by_shape_is_the_decorators_that_says_what_shapes_may_be() -> None:
+    code = "@tf.function(reduce_retracing=False)\ndef train(x):\n    pass\nfor n in range(20):\n    train(x[:n])\n"
+    again = traces(20, lambda i: f"argument x: float32 tensor ({i},) became float32 tensor ({i + 1},)", line=5)
+    assert diagnose(recording(code, host=5, traces=again))[0].source == at(1)
+    plain = code.replace("(reduce_retracing=False)", "")
+    assert diagnose(recording(plain, host=5, traces=again))[0].source == at(5)
+
+
 def test_it_may_be_made_in_a_function_that_a_loop_calls() -> None:
     code = (
         "def craft(x):\n    loss = lambda y: focal(y)\n    return train(x, loss)\n"

@@ -43,6 +43,8 @@ def _retraced(recording: Recording, again: Sequence[Trace]) -> Finding:
     source = _most(trace.called for trace in again)
     if source is not None and change in (_OBJECT, _KEYS):
         source = made_for(read_code(recording), source, argument) or source
+    if change == _SHAPE:
+        source = _signature(recording, again[0].defined) or source
     fix = {
         _VALUE: f"pass `{argument}` as a tensor: `tf.constant(...)` or `tf.convert_to_tensor(...)`",
         _OBJECT: f"make `{argument}` once and pass the same object: another one means another trace",
@@ -52,6 +54,17 @@ def _retraced(recording: Recording, again: Sequence[Trace]) -> Finding:
     title = f"`{again[0].function}` was traced {len(again) + 1} times: argument `{argument}` is {change} each time"
     id_ = "retrace-by-shape" if change == _SHAPE else "retrace-by-value"
     return _of_traces(recording, id_, again, title, fix, source)
+
+
+def _signature(recording: Recording, defined: Source | None) -> Source | None:
+    """The decorator that says what shapes may be, and so lets each be another trace; None where it says nothing."""
+    file = read_code(recording).file(defined.file) if defined else None
+    function = file.function_at(defined.line) if file and defined else None
+    for decorator in getattr(function, "decorator_list", ()):
+        words = {keyword.arg for keyword in decorator.keywords} if isinstance(decorator, ast.Call) else set()
+        if file and words & {"input_signature", "reduce_retracing"}:
+            return Source(file.name, decorator.lineno)
+    return None
 
 
 _VALUE, _OBJECT, _KEYS, _SHAPE = "a new Python value", "a new object", "a dict with new keys", "a new shape or dtype"
