@@ -254,7 +254,8 @@ def plan_target(
     if program.chunks is not None:  # as the process of `fit` will have it: one region of that size
         program = replace(program, chunks=in_one_region(program.chunks, limit))
     plan = make_plan(program, limit, seconds=seconds)
-    facts = {**plan_facts(plan, plain), **plan_curve(program, seconds), "versions": dict(program.versions)}
+    curve = plan_curve(program, seconds, found=plan)
+    facts = {**plan_facts(plan, plain), **curve, "versions": dict(program.versions)}
     if html is not None:
         write_html(plan_page(plan, facts, Path(target).name, recording), html)
     return facts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lowtide.plan import make_plan, plan_curve
 from lowtide.plan.account import Account, early_updates, updates_last
 from lowtide.program import Dim, Program, verify
@@ -79,4 +81,8 @@ def test_every_point_of_the_curve_is_a_budget_that_can_be_met_for_that_time() ->
     assert times == sorted(times)
     assert shown["smallest"]["budget_bytes"] == budgets[-1]
     middle = shown["curve"][len(budgets) // 2]
-    assert make_plan(program, middle["budget_bytes"], 256, seconds=5).peak <= middle["budget_bytes"]
+    plan = make_plan(program, middle["budget_bytes"], 256, seconds=5)
+    assert plan.peak <= middle["budget_bytes"]
+    better = replace(plan, budget=budgets[-1] - 1024)
+    shown = plan_curve(program, 4.0, 256, found=better)
+    assert shown["smallest"]["budget_bytes"] == better.budget, "a plan that was found is never below the smallest"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lowtide.plan.offers import largest_batch_within, offers
-from lowtide.program import Dim, Program, Value
+from lowtide.program import Chunk, Dim, Program, Value
 from lowtide.simulate import simulate
 from tests.plan.test_plan import step_of_layers
 
@@ -42,3 +42,12 @@ def test_sixteen_bits_are_offered_for_the_activations_at_the_peak_unless_they_ha
     assert f"{alive / 2 / 2**20:.2f} MiB" in said
     narrow = half(program)
     assert not [line for line in offers(narrow, simulate(narrow, 4), 0) if "16 bits" in line]
+
+
+def test_what_lies_on_the_device_beside_the_step_is_said() -> None:
+    program = step_of_layers(6)
+    assert not [line for line in offers(program, simulate(program, 4), 0) if "beside the step" in line]
+    data = 64 << 20
+    crowded = replace(program, chunks=(Chunk(0, data, data, True),))
+    (said,) = (line for line in offers(crowded, simulate(crowded, 4), 0) if "beside the step" in line)
+    assert said.startswith("64.00 MiB")

@@ -10,6 +10,8 @@ from lowtide.program import Program
 from lowtide.simulate import Timeline, simulate
 from lowtide.units import format_size
 
+MUCH = 0.1
+"""Of the peak: so much beside the step is worth a word."""
 _HALF = frozenset({"float16", "bfloat16", "half"})
 
 
@@ -26,6 +28,9 @@ def offers(program: Program, timeline: Timeline, room: int) -> list[str]:
         found.append(f"activations in 16 bits save about {format_size(halved)}")
     if slots := by_category.get("optimizer state", 0):
         found.append(f"an optimizer without slots saves up to {format_size(slots)}")
+    if timeline.untouched > MUCH * timeline.peak:
+        size = format_size(timeline.untouched)
+        found.append(f"{size} lie beside the step: data made a tensor, batches that a shorter prefetch would not have")
     return found
 
 
