@@ -7,7 +7,7 @@ are dead: they are never named as a cause.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -39,8 +39,11 @@ CALLED_BY_KERAS = frozenset(
 """Methods that nobody calls in sight and that run in every step."""
 
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
 class File:
-    """One file of the user's, parsed."""
+    """One file of the user's, parsed, and walked once: a script may have thousands of lines."""
 
     def __init__(self, name: str, text: str, switches: dict[str, object]) -> None:
         self.name, self.lines = name, text.splitlines()
@@ -50,57 +53,54 @@ class File:
             tree = ast.Module([], [])
         known = settled(tree, switches)
         self._dead = set(dead_lines(tree, known))
-        self.tree: ast.Module = without_dead_arms(tree, known)
+        self.all_nodes = list(ast.walk(without_dead_arms(tree, known)))
+        self._live = [node for node in self.all_nodes if self.is_live(getattr(node, "lineno", 0))]
+        self._statements = [(head(node), node) for node in self.all_nodes if isinstance(node, ast.stmt)]
+        self._functions = [(body(node), node) for node in self.all_nodes if isinstance(node, Function)]
+        self._loops = [(body(node), node) for node in self.all_nodes if isinstance(node, ast.For | ast.While)]
+        self._enclosing: dict[int, Function | None] = {}
 
     def is_live(self, line: int) -> bool:
         return line not in self._dead
 
-    def nodes(self) -> Iterator[ast.AST]:
+    def nodes(self) -> list[ast.AST]:
         """All nodes but those on dead lines."""
-        for node in ast.walk(self.tree):
-            if self.is_live(getattr(node, "lineno", 0)):
-                yield node
+        return self._live
 
     def statement(self, line: int) -> ast.stmt | None:
         """The innermost statement that has the line, without the body of a compound one."""
         best: ast.stmt | None = None
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.stmt) and line in head(node) and (
-                best is None or head(node).first >= head(best).first
-            ):
-                best = node
+        first = 0
+        for span, node in self._statements:
+            if line in span and (best is None or span.first >= first):
+                best, first = node, span.first
         return best
 
     def loops_around(self, line: int) -> list[ast.For | ast.While]:
         """Loops that run the line, outermost first; those of a function that is called in one are its own."""
-        return [n for n in ast.walk(self.tree) if isinstance(n, ast.For | ast.While) and line in body(n)]
+        return [loop for span, loop in self._loops if line in span]
 
-    def function_at(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+    def function_at(self, line: int) -> Function | ast.Lambda | None:
         """The innermost function whose text has the line."""
-        best = None
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and line in whole(node):
-                best = node
-        return best
+        found = (n for n in self.all_nodes if isinstance(n, Function | ast.Lambda) and line in whole(n))
+        return next(iter([*found][-1:]), None)
 
-    def function_named(self, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def function_named(self, name: str) -> Function | None:
         """The one function or method of this name."""
-        functions = (n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
-        found = [function for function in functions if function.name == name]
+        found = [function for _, function in self._functions if function.name == name]
         return found[0] if len(found) == 1 else None
 
     def class_of(self, line: int) -> str:
         """The name of the innermost class whose text has the line."""
-        found = [node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef) and line in whole(node)]
+        found = [node for _, node in self._statements if isinstance(node, ast.ClassDef) and line in whole(node)]
         return found[-1].name if found else ""
 
-    def enclosing(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def enclosing(self, line: int) -> Function | None:
         """The innermost function with a name in whose body the line is."""
-        best = None
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and line in body(node):
-                best = node
-        return best
+        if line not in self._enclosing:
+            around = [function for span, function in self._functions if line in span]
+            self._enclosing[line] = around[-1] if around else None
+        return self._enclosing[line]
 
 
 class Code:

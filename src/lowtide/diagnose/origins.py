@@ -81,24 +81,25 @@ def _cut_for(code: Code, source: Source) -> Source | None:
     named, returned = list[Source](), list[Source]()
     for file in code.files():
         for node in file.nodes():
-            line = Source(file.name, getattr(node, "lineno", 0))
-            function = file.enclosing(line.line)
-            if isinstance(node, ast.Return) and function is not None and function.name in called:
-                returned += [line] if is_cut(node.value) or _names_a_cut(node.value, function) else []
+            if isinstance(node, ast.Return):
+                function = file.enclosing(node.lineno)
+                if function is not None and function.name in called and _is_cut_in(node.value, function):
+                    returned.append(Source(file.name, node.lineno))
             elif isinstance(node, ast.Assign) and is_cut(node.value) and file.name == source.file:
-                names = [target.id for target in node.targets if isinstance(target, ast.Name)]
-                named += [line] if read.intersection(names) and code.in_loop(line) else []
+                names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+                if read & names and code.in_loop(Source(file.name, node.lineno)):
+                    named.append(Source(file.name, node.lineno))
     return next(iter([*returned, *reversed(named)]), None)
 
 
-def _names_a_cut(value: ast.expr | None, function: ast.AST) -> bool:
-    """A name that the function gave a piece of something, and nothing else."""
+def _is_cut_in(value: ast.expr | None, function: ast.AST) -> bool:
+    """A piece of something, or a name that the function gave such a piece and nothing else."""
     name = value.id if isinstance(value, ast.Name) else ""
     given = [
         one.value for one in ast.walk(function)
         if isinstance(one, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in one.targets)
     ]  # fmt: skip
-    return bool(given) and all(map(is_cut, given))
+    return is_cut(value) or (bool(given) and all(map(is_cut, given)))
 
 
 def widened_for(code: Code, source: Source) -> Source | None:
@@ -143,7 +144,7 @@ def blamed_caller(code: Code, source: Source) -> Source | None:
     function = file.enclosing(source.line) if file is not None else None
     if file is None or function is None:
         return None
-    calls = [n for n in ast.walk(file.tree) if isinstance(n, ast.Call) and last_name(n.func) == function.name]
+    calls = [n for n in file.all_nodes if isinstance(n, ast.Call) and last_name(n.func) == function.name]
     live = [line for line, _ in code.calls(f".{function.name}", function.name) if line.line not in whole(function)]
     exact = [line for line in live if line.file == file.name and any(c.lineno == line.line for c in calls)]
     return exact[0] if len(calls) > 1 and len(exact) == 1 else None
