@@ -115,9 +115,9 @@ def _as_known(finding: Finding, recording: Recording) -> Finding:
     return replace(finding, fix=f"{finding.fix}. Known on {versions}: {known.title}")
 
 
-LITTLE_SAID = {"peak-by-line": 1, "host-peak": 1, "held-by-name": 1, "malloc-retention": 2, "activations-rule": 2}
-"""They say where, not why: other advice comes before them. That activations rule is true of every training, and what
-malloc keeps is nobody's fault."""
+LITTLE_SAID = {"peak-by-line": 1, "host-peak": 1, "held-by-name": 2, "malloc-retention": 3, "activations-rule": 3}
+"""They say where, not why: other advice comes before them. What a name holds may be wanted, unlike what comes and goes.
+That activations rule is true of every training, and what malloc keeps is nobody's fault."""
 
 
 def _importance(finding: Finding) -> tuple[bool, bool, int, int, str, int]:
