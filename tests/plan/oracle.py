@@ -37,9 +37,9 @@ def any_problems(draw: st.DrawFn, most: int = 14) -> Problem:
         outs = tuple(range(len(values), len(values) + draw(st.integers(0, 2))))
         values += [draw(_values(ins)) for _ in outs]
         once = draw(st.integers(0, 3)) == 0
-        ends = ()
-        if once and ins and draw(st.booleans()):
-            ends = ins[:1]
+        ends: tuple[int, ...] = ()
+        if once and readable and draw(st.booleans()):
+            ends = (draw(st.sampled_from(readable)),)  # an update ends what others read, and need not read it itself
             ended.update(ends)
         after = tuple(draw(st.sets(st.integers(0, i - 1), max_size=1))) if i else ()
         scratch = draw(st.sampled_from((0, 0, 4)))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import graphs
-from lowtide.plan import Planner, Problem, check
+from lowtide.plan import Node, Planner, Problem, Value, check
 from lowtide.plan.anneal import Annealer
 from lowtide.plan.coarsen import SMALL_SHARE, coarsen
 from lowtide.plan.contract import contract
@@ -33,6 +33,25 @@ def test_a_coarse_row_executes_within_what_its_game_says(problem: Problem, small
     checked = check(problem, full)
     assert checked.peak <= tape.peak()
     assert check(problem, prune(problem, full)).cost <= tape.cost + coarse.fixed + 1e-9
+
+
+def test_a_group_does_not_come_again_where_one_that_rides_along_has_ended_what_it_reads() -> None:
+    """The update of a small variable rides with the backward pass through the layer that reads it."""
+    variable, a, b, c = Value(1, resident=True), Value(50), Value(60), Value(60)
+    nodes = (
+        Node(1, (), (1,)),
+        Node(1, (0, 1), (2,)),  # reads the variable
+        Node(1, (), (), recomputable=False, after=(1,), ends=(0,)),  # updates it
+        Node(1, (2,), (3,)),
+        Node(1, (1,), ()),
+        Node(1, (3,), ()),
+    )
+    problem = Problem(nodes, (variable, a, b, c))
+    game = contract(problem)
+    coarse = coarsen(game, range(game.end), int(2 / SMALL_SHARE))
+    (group,) = (g for g, members in enumerate(coarse.members) if 1 in members)
+    assert {1, 2, 3} <= {*coarse.members[group]}, "all three are one group, or this tests nothing"
+    assert coarse.once[group]
 
 
 @settings(max_examples=60, deadline=None)

@@ -156,10 +156,14 @@ class _Build:
         coarse.cost.append(sum(game.cost[g] for g in stretch.core))
         coarse.ins.append(tuple(self.ids[s] for s in stretch.ins))
         coarse.outs.append(tuple(self.ids[s] for s in outs))
-        coarse.once.append(not stretch.core or any(game.once[g] for g in stretch.core))
+        coarse.once.append(not stretch.core or any(game.once[g] or self._is_closed_inside(g) for g in stretch.core))
         coarse.scratch.append(max(0, stretch.peak - held))
         coarse.own.append(sum(game.size[s] for s in outs) + coarse.scratch[-1])
         coarse.reuse.append(tuple((n, tuple(self.ids[s] for s in c if s in self.ids)) for n, c in stretch.reuse))
+
+    def _is_closed_inside(self, g: int) -> bool:
+        """Whether one that rides along ends what `g` reads: it does so the first time, and `g` cannot come again."""
+        return any(self.home[w] == self.home[g] for w in self.game.closers[g])
 
     def _order(self) -> None:
         """Who waits for whom besides reading: small storages and riders order first executions only."""

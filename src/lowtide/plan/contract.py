@@ -356,8 +356,13 @@ def _end(game: Game, kept: list[int]) -> None:
 
 
 def _close(problem: Problem, game: Game, group_of: dict[int, int], readers: dict[int, set[int]]) -> None:
+    """An echo reads with every repeat of its group what it reads itself."""
     closers: list[set[int]] = [set() for _ in game.members]
     closes: list[set[int]] = [set() for _ in game.members]
+    for g, again in enumerate(game.again):
+        for n in again:
+            for v in problem.nodes[n].inputs:
+                readers[v].add(g)
     for n, node in enumerate(problem.nodes):
         for v in node.ends:
             for reader in readers.get(v, set()) - {group_of[n]}:
