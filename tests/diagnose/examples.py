@@ -336,20 +336,14 @@ def loop_stack() -> Example:
     return Example(bad, recording(code, kind="call", line=2, details=(detail(turns[:4]),)), 2)
 
 
-def jacobian() -> Example:
-    code = "for _ in range(2):\n    rows = tape.jacobian(y, x)\n"
+def by_pfor(call: str) -> Example:
+    code = f"for _ in range(2):\n    rows = {call}\n"
     at_once = site("loop_body/pfor/MatMul", 2, mode="graph")
-    bad = recording(code, line=2, details=(detail([(at_once, "temporaries", 200, 5, 90, "(9, 9)")]),))
-    good = recording(code, line=2, details=(detail([(at_once, "temporaries", 2, 5, 90, "(9, 9)")]),))
-    return Example(bad, good, 2)
 
+    def taken(size: int) -> Recording:
+        return recording(code, line=2, details=(detail([(at_once, "temporaries", size, 5, 90, "(9, 9)")]),))
 
-def vectorized() -> Example:
-    code = "for _ in range(2):\n    energies = tf.vectorized_map(energy, clouds)\n"
-    at_once = site("loop_body/add/pfor/Mul", 2, mode="graph")
-    bad = recording(code, line=2, details=(detail([(at_once, "temporaries", 200, 5, 90, "(9, 9)")]),))
-    good = recording(code, line=2, details=(detail([(at_once, "temporaries", 2, 5, 90, "(9, 9)")]),))
-    return Example(bad, good, 2)
+    return Example(taken(200), taken(2), 2)
 
 
 def everything() -> Example:
@@ -615,8 +609,8 @@ EXAMPLES: dict[str, Example] = {
     "queued-batches": queued(),
     "dense-gradient": dense(),
     "loop-keeps-every-turn": loop_stack(),
-    "jacobian-all-at-once": jacobian(),
-    "vectorized-at-once": vectorized(),
+    "jacobian-all-at-once": by_pfor("tape.jacobian(y, x)"),
+    "vectorized-at-once": by_pfor("tf.vectorized_map(energy, clouds)"),
     "called-on-everything": everything(),
     "evaluated-at-once": evaluated(),
     "step-runs-eagerly": eager_step(),
