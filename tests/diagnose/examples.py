@@ -155,6 +155,12 @@ def host_growth() -> Example:
     return Example(replace(bad, samples=there), recording(ONCE), 3)
 
 
+def new_shapes() -> Example:
+    bad = host_growth().bad
+    larger = tuple(detail([], step=step, reason="larger input") for step in range(3))
+    return Example(replace(bad, details=larger), recording(ONCE, details=larger), 3)
+
+
 def retention() -> Example:
     def with_free(free: int) -> Recording:
         base = recording(LOOP)
@@ -566,6 +572,7 @@ EXAMPLES: dict[str, Example] = {
     "view-pins-buffer": view(),
     "device-growth": device_growth(),
     "host-growth": host_growth(),
+    "kernels-per-shape": new_shapes(),
     "malloc-retention": retention(),
     "tapes-kept": tapes_kept(),
     "tape-spans-steps": tape_spans(),

@@ -86,8 +86,18 @@ def on_host(recording: Recording) -> Iterator[Finding]:
     found -= sum(g.bytes for g in grown(recording) if g.row.kind == "array")
     if not is_worth(recording, found, NOTABLE) or _retained(recording) > found / 2:
         return
-    source = _traced(recording) or only_put(recording) or _while_it_rose(recording)
+    named = _traced(recording) or only_put(recording)
+    source = named or _while_it_rose(recording)
     if source is None and not main_steps(recording):
+        return
+    if named is None and _has_ever_new_shapes(recording):
+        yield Finding(
+            "kernels-per-shape", ADVICE,
+            f"the process grows, {format_size(found)} in all, with each new shape: oneDNN keeps kernels for it",
+            found, source, read_code(recording).text(source),
+            "pad to a few lengths, or set TF_ENABLE_ONEDNN_OPTS=0: no leak, it ends when every shape has been seen",
+            round(found / max(1, step_count(recording))), "", found,
+        )  # fmt: skip
         return
     yield Finding(
         "host-growth", PROBLEM, f"the process grows with every step, {format_size(found)} in all, outside the device",
@@ -95,6 +105,19 @@ def on_host(recording: Recording) -> Iterator[Finding]:
         "Python objects, graphs or closures pile up: `lowtide run --host tracemalloc` names the lines that allocate",
         round(found / max(1, step_count(recording))), "", found,
     )  # fmt: skip
+
+
+SHAPES = 3
+LARGER_INPUT = "larger input"
+"""The reason of a detailed step that was given more than any before it."""
+
+
+def _has_ever_new_shapes(recording: Recording) -> bool:
+    """Inputs were larger again and again, and no new trace was needed for it."""
+    larger = [detail for detail in recording.details if detail.reason == LARGER_INPUT]
+    traced_again = [trace for trace in recording.traces if trace.cause.startswith("argument")]
+    on_cpu = all("CPU" in device.name for device in recording.run.machine.devices)
+    return on_cpu and len(larger) >= SHAPES > len(traced_again)
 
 
 def _outside_device(recording: Recording) -> Recording:

@@ -26,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     Rule("view-pins-buffer", "leak", "a small slice or view keeps a large buffer alive", leaks.kept),
     Rule("device-growth", "leak", "device bytes rise from step to step: whose buffers survive", growth.on_device, True),
     Rule("host-growth", "leak", "the process grows from step to step, outside the device", growth.on_host, True),
+    Rule("kernels-per-shape", "device", "kernels that oneDNN keeps for each new shape: no leak", growth.on_host),
     Rule("malloc-retention", "device", "RSS that malloc keeps: no leak", growth.retention),
     Rule("tapes-kept", "leak", "gradient tapes stay alive with what they recorded", tapes.kept),
     Rule("tape-spans-steps", "leak", "one tape around many steps", tapes.spans_steps),
