@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lowtide.diagnose import ADVICE, PROBLEM, diagnose
 from lowtide.diagnose.code import Code
-from lowtide.record import Made, Recording
+from lowtide.record import Data, Made, Recording
 from tests.diagnose.examples import FILE, at, census, detail, held, recording, site, tape, traces
 
 
@@ -72,6 +72,16 @@ def test_all_windows_of_a_series_are_the_series_many_times() -> None:
     windows = "wide = np.stack([series[i : i + 128] for i in range(len(series) - 128)])\n"
     assert joined(windows, wide=90) == [("array-many-times", 1)]
     assert joined("wide = np.tile(x, (8, 1))\n", wide=90, x=10) == [("array-many-times", 1)]
+
+
+def test_windows_that_only_a_dataset_still_has_are_named_too() -> None:
+    code = (
+        "def make(series):\n    wide = np.array([series[i : i + 9] for i in range(900)])\n"
+        "    return Dataset.from_tensor_slices(wide)\nmodel.fit(make(series))\n"
+    )
+    given = Data(0.5, None, "from_tensor_slices", at(3), 90 << 20, "float32", "(900, 9, 12)")
+    found = diagnose(recording(code, kind="fit", line=4, data=(given,)))
+    assert ("array-many-times", at(2)) in [(f.id, f.source) for f in found]
 
 
 def test_files_put_together_and_parts_of_an_array_are_not() -> None:

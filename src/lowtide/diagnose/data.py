@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest, line_that_keeps, rise
@@ -233,18 +233,27 @@ def many_times(recording: Recording) -> Iterator[Finding]:
             found = multiplied(statement) if (statement := code.statement(line)) is not None else NONE
             parts = sum(arrays[part].bytes for part in found.names if part in arrays and part != name)
             if (parts or found.surely) and row.bytes >= 2 * parts and is_worth(recording, row.bytes, NOTABLE):
-                yield _many_times(recording, row, line, sorted(found.names), parts)
+                copies = [r.bytes for r in recording.census if r.kind == "tensor" and r.example == row.example]
+                size = row.bytes + max(copies, default=0)
+                yield _many_times(recording, row.example, size, line, found.names, parts, row.holder)
+    for given in _once(d for d in recording.data if d.what in COPIES):  # and then let go, but for the copy
+        for name in {*_arguments(recording, given.source)} - arrays.keys():
+            for line in code.assigns(name, given.source.file if given.source else None):
+                found = multiplied(statement) if (statement := code.statement(line)) is not None else NONE
+                if found.surely and is_worth(recording, given.bytes, NOTABLE):
+                    example = f"{given.dtype} {given.shape}"
+                    yield _many_times(recording, example, given.bytes, line, found.names, 0, "")
 
 
-def _many_times(recording: Recording, row: Held, line: Source, names: list[str], parts: int) -> Finding:
-    copies = [r.bytes for r in recording.census if r.kind == "tensor" and r.example == row.example]
-    size = row.bytes + max(copies, default=0)
-    others = ", ".join(f"`{name}`" for name in names)
+def _many_times(
+    recording: Recording, example: str, size: int, line: Source, names: Iterable[str], parts: int, holder: str
+) -> Finding:
+    others = ", ".join(f"`{name}`" for name in sorted(names))
     return Finding(
-        "array-many-times", PROBLEM, f"{row.example} has what is in {others} many times over",
+        "array-many-times", PROBLEM, f"{example} has what is in {others} many times over",
         size, line, read_code(recording).text(line),
         "make each batch when it is needed, from the array itself: a generator, keras.utils.PyDataset, a map of "
-        "tf.data, keras.utils.timeseries_dataset_from_array", None, row.holder, size - parts,
+        "tf.data, keras.utils.timeseries_dataset_from_array", None, holder, size - parts,
     )  # fmt: skip
 
 
