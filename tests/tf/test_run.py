@@ -394,6 +394,33 @@ def test_a_session_is_recorded_and_its_graph_left_alone(tmp_path: Path) -> None:
     assert {site.source.line for site in activations if site.source} == {ran.line("# forward")}
 
 
+def test_a_graph_that_grows_has_the_line_that_adds_to_it_or_imports_into_it(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        """
+        import tensorflow.compat.v1 as tf
+
+        tf.disable_v2_behavior()
+        with tf.Graph().as_default() as frozen:
+            tf.constant([1.0], name="answer")
+
+        def load():
+            return tf.import_graph_def(frozen.as_graph_def(), return_elements=["answer:0"])[0]
+
+        with tf.Session() as session:
+            for _ in range(3):
+                answer = load()  # imports
+                session.run(answer)
+            for _ in range(2):
+                answer = tf.constant([2.0])  # adds
+                session.run(answer)
+        """,
+    )
+    assert ran.done.returncode == 0, ran.done.stderr
+    grew = [trace.called for trace in ran.recording.traces if trace.cause.startswith("the graph grew")]
+    assert [line.line for line in grew if line] == [ran.line("# imports")] * 2 + [ran.line("# adds")] * 2
+
+
 # --- the ways to end ---
 
 DIES = """

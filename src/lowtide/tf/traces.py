@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from lowtide.program import Source
 from lowtide.record import Constant, Trace
-from lowtide.tf import compat
+from lowtide.tf import compat, compat_watch
 from lowtide.tf.labels import is_backward, user_line
 from lowtide.tf.nodes import KnownGraphs
 from lowtide.tf.phases import assigns
@@ -86,8 +86,9 @@ class Traces:
 
         @functools.wraps(original)
         def import_graph(*arguments: Any, **options: Any) -> Any:
-            if self._watch.alive and not tf.executing_eagerly():
-                self._imported_by[id(tf.compat.v1.get_default_graph())] = users_stack()
+            graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+            if self._watch.alive and graph is not None and not isinstance(graph, compat_watch.FUNC_GRAPH_CLASS):
+                self._imported_by[id(graph)] = users_stack()
             return original(*arguments, **options)
 
         return import_graph
