@@ -56,6 +56,7 @@ CASES = {
     "add n": lambda x: tf.add_n([tf.reverse(x, [0]), x, x], name="it"),
     "softmax": lambda x: tf.nn.softmax(fresh(x), name="it"),
     "bias": lambda x: tf.nn.bias_add(fresh(x), x[0], name="it"),
+    "swish": lambda x: (lambda f: tf.multiply(f, tf.sigmoid(f), name="it"))(fresh(x)),
     "clip": lambda x: tf.clip_by_value(fresh(x), -1.0, 1.0, name="it"),
     "matmul": lambda x: tf.matmul(fresh(x), square, name="it"),
     "tile once": lambda x: tf.tile(fresh(x), [1, 1], name="it"),

@@ -178,7 +178,7 @@ _ELEMENTWISE = """
 Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Digamma Erf Erfc Erfinv Exp Expm1 Floor Inv Invert Lgamma Log
 Log1p LogicalNot Ndtri Neg Reciprocal Rint Round Rsqrt Sigmoid Sign Sin Sinh Sqrt Square Tan Tanh
 Relu Relu6 LeakyRelu Elu Selu Softplus Softsign ZerosLike OnesLike ClipByValue
-Softmax LogSoftmax BiasAdd BiasAddV1 MatrixBandPart _UnaryOpsComposition _MklSwish
+Softmax LogSoftmax BiasAdd BiasAddV1 MatrixBandPart _UnaryOpsComposition
 """
 _TWO_OPERANDS = """
 Add AddV2 Atan2 BitwiseAnd BitwiseOr BitwiseXor Div DivNoNan Equal NotEqual FloorDiv FloorMod Greater GreaterEqual
@@ -192,7 +192,7 @@ Identity Reshape Squeeze ExpandDims StopGradient PreventGradient EnsureShape Che
 PlaceholderWithDefault Snapshot
 """
 _ALLOCATES = """
-All Any ArgMax ArgMin AvgPool AvgPoolGrad AvgPool3D AvgPool3DGrad BatchMatMul BatchMatMulV2 BatchMatMulV3
+All Any ArgMax ArgMin AvgPool AvgPoolGrad AvgPool3D AvgPool3DGrad BatchMatMul BatchMatMulV2 BatchMatMulV3 _MklSwish
 BatchToSpaceND BiasAddGrad Bincount DenseBincount BroadcastArgs BroadcastGradientArgs BroadcastTo Bucketize Cholesky
 Complex ComplexAbs Concat ConcatOffset ConcatV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D
 Conv3DBackpropFilterV2
