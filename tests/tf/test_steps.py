@@ -11,6 +11,7 @@ import pytest
 from lowtide.record import Writer, create_recording, load_recording
 from lowtide.record.types import Machine, Run
 from lowtide.tf.compat_watch import Stats
+from lowtide.tf.device import DeviceCounter, Opened
 from lowtide.tf.steps import SEVERAL, Steps
 from lowtide.tf.watch import Options, Watch
 
@@ -73,3 +74,39 @@ def test_quick_steps_are_looked_at_together_and_none_is_lost(tmp_path: Path) -> 
     assert all(before.stop <= after.start for before, after in itertools.pairwise(recorded))
     assert [step.repeats for step in recorded[:SEVERAL]] == [1] * SEVERAL
     assert len(recorded) < calls
+
+
+class Counting(DeviceCounter):
+    """The real books, over a count that the test sets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = Stats(0, 0, None)
+
+    opened = Opened("CPU:0", None, counts=True)  # type: ignore[assignment]
+
+    def open(self) -> None: ...
+
+    def _raw(self) -> Stats:
+        return self.now
+
+    def _clear(self) -> None:
+        self.now = Stats(self.now.in_use, self.now.in_use, None)
+
+
+def test_the_first_step_keeps_its_peak_though_a_sample_is_taken_in_the_middle(tmp_path: Path) -> None:
+    file = tmp_path / "run.db"
+    create_recording(file, Run("x", (), "", 0.0, Machine(1, 1, 1, None), {}, "off", {}))
+    device, writer = Counting(), Writer(file)
+    device.now = Stats(5, 900, None)  # before any step
+    steps = Steps(Watch(writer, 0.0, Options()), device, Nobody())
+
+    def train() -> None:
+        device.now = Stats(5, 70, None)
+        device.read("sample")
+
+    run = steps._keras_step("fit", Model(), train)
+    run()
+    steps.finish()
+    writer.close()
+    assert [step.device_peak_bytes for step in load_recording(file).steps] == [70]

@@ -80,6 +80,7 @@ class Steps:
         self._quick: set[object] = set()
         self._most_given: dict[object, int] = {}
         self._group: _Group | None = None
+        self._counts_peaks = False
         self.called: set[int] = set()
         """Identities of what was called since the last detailed step began, for their graphs."""
         self.on_session_graph: Callable[[Any], None] = lambda graph: None
@@ -245,6 +246,9 @@ class Steps:
         options: Any,
     ) -> Any:  # fmt: skip
         self._device.open()
+        if not self._counts_peaks:  # from the first step on, whoever else reads and resets the count meanwhile
+            self._counts_peaks = True
+            self._device.read("step")
         self._account()
         start = self._watch.now
         given = _given(arguments) if kind in ("function", "call") else 0
