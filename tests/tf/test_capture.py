@@ -93,6 +93,18 @@ def test_a_convolution_has_sizes_in_the_batch() -> None:
     assert "B,64" in shapes(program, "Reshape")
 
 
+def test_a_convolution_in_groups_is_compiled_by_xla_and_is_named() -> None:
+    def notes(groups: int) -> list[str]:
+        layers = [keras.Input([8, 8, 4]), keras.layers.Conv2D(4, 3, groups=groups), keras.layers.Flatten()]
+        model = keras.Sequential(layers)
+        program = program_of(model, np.zeros([2, 8, 8, 4], "float32"), np.zeros([2, 144], "float32"))
+        return [f"{note.treatment}: {note.why}" for note in program.notes]
+
+    assert notes(1) == []
+    assert all(note.startswith("assumed: XLA compiles it") for note in notes(4))
+    assert len(notes(4)) == 2, "there and back"
+
+
 def test_a_reshape_can_multiply_the_batch() -> None:
     weight = tf.Variable(tf.ones([4, 4]))
 

@@ -27,6 +27,10 @@ class Probe(NamedTuple):
     inferred: Inferred
 
 
+MUST_COMPILE = "_XlaMustCompile"
+"""The attribute of a call to a function with `jit_compile=True`."""
+
+
 def build_program(
     graph_def: GraphDef,
     probes: Sequence[Probe],
@@ -116,6 +120,9 @@ class _Builder:
         if rule_of(node.op) is None:
             why = "no table row: its outputs are counted, what it needs while it runs is not"
             self._notes.append(Note(f"{node.op} {node.name}", "assumed", 0, why))
+        if node.op in CALLS and MUST_COMPILE in node.attr and node.attr[MUST_COMPILE].b:
+            why = "XLA compiles it, as Keras has it do for a convolution in groups: counted as TensorFlow's own ops"
+            self._notes.append(Note(f"{node.op} {node.name}", "assumed", 0, f"{why}; XLA may need several times that"))
         count = 0
         while Tensor(node.name, count) in ids:
             count += 1
