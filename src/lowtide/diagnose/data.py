@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest, line_that_keeps, rise
+from lowtide.diagnose.evidence import alive_pipelines, is_worth, last_census, likeliest, line_that_keeps, rise
 from lowtide.diagnose.origins import returned_by, widened_for
-from lowtide.diagnose.syntax import NONE, multiplied
+from lowtide.diagnose.syntax import NONE, multiplied, names_passed
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Data, Held, Recording
@@ -66,9 +66,8 @@ def _float64_model(recording: Recording) -> Iterator[Finding]:
 def _float64_kept(recording: Recording) -> Iterator[Finding]:
     """Many arrays of float64 that the script keeps: a replay buffer of frames that were divided by 255."""
     code = read_code(recording)
-    last = max((row.time for row in recording.census), default=0.0)
-    for row in recording.census:
-        if row.time < last or row.kind != "array" or row.objects < MANY_KEPT or not row.example.startswith("float64"):
+    for row in last_census(recording):
+        if row.kind != "array" or row.objects < MANY_KEPT or not row.example.startswith("float64"):
             continue
         keeps = line_that_keeps(recording, row)
         source = widened_for(code, keeps) if keeps is not None else None
@@ -89,9 +88,8 @@ def queued(recording: Recording) -> Iterator[Finding]:
     code = read_code(recording)
     waiting = [row for row in recording.census if row.kind in ("array", "tensor") and ".queue (deque of" in row.holder]
     most = max(waiting, key=lambda row: row.bytes, default=None)
-    last = max((row.time for row in recording.census), default=0.0)
     # One that only ever fills is a leak, and the line that puts things there is named for it.
-    if most is not None and most.time < last and is_worth(recording, most.bytes, 2 * NOTABLE):
+    if most is not None and most not in last_census(recording) and is_worth(recording, most.bytes, 2 * NOTABLE):
         name = most.holder.partition(" (")[0].split(".")[-2]
         source = likeliest(code, code.assigns(name)) or most.held_at
         yield Finding(
@@ -139,11 +137,7 @@ def _made_at(recording: Recording, given: Data) -> Source | None:
 def _arguments(recording: Recording, source: Source | None) -> list[str]:
     file = read_code(recording).file(source.file) if source else None
     statement = file.statement(source.line) if file and source else None
-    names: list[str] = []
-    for node in ast.walk(statement) if statement is not None else ():
-        if isinstance(node, ast.Call):
-            names += [a.id for a in (*node.args, *(k.value for k in node.keywords)) if isinstance(a, ast.Name)]
-    return list(dict.fromkeys(names))
+    return names_passed(statement) if statement is not None else []
 
 
 def copied(recording: Recording) -> Iterator[Finding]:

@@ -321,6 +321,12 @@ def _kept_by_name(recording: Recording, row: Held) -> Source | None:
     return None
 
 
+def last_census(recording: Recording) -> list[Held]:
+    """What was held when it was last counted."""
+    last = max((row.time for row in recording.census), default=0.0)
+    return [row for row in recording.census if row.time == last]
+
+
 def likeliest(code: Code, lines: Iterable[Source]) -> Source | None:
     """Of lines that may have done it: one that was seen running, one in a loop, the last."""
     found = list(lines)

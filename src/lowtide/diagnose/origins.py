@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, File
-from lowtide.diagnose.syntax import body, is_cut, last_name, whole
+from lowtide.diagnose.syntax import body, is_cut, last_name, names_passed, whole
 from lowtide.program import Source
 
 
@@ -17,13 +17,7 @@ def made_for(code: Code, call: Source, argument: str) -> Source | None:
     file, statement = code.file(call.file), code.statement(call)
     if file is None or statement is None:
         return None
-    passed = {
-        value.id
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Call)
-        for value in (*node.args, *(keyword.value for keyword in node.keywords))
-        if isinstance(value, ast.Name)
-    }
+    passed = names_passed(statement)
     again = [body(loop) for loop in file.loops_around(call.line)]
     if not again and (function := file.enclosing(call.line)) is not None and code.in_loop(call):
         again = [whole(function)]
@@ -69,7 +63,7 @@ def cut_for(code: Code, source: Source) -> Source | None:
     function = file.enclosing(source.line) if file is not None and found is None else None
     if function is None:
         return found
-    calling = [line for line, _ in code.calls(f".{function.name}", function.name) if code.in_loop(line)]
+    calling = [line for line in code.uses(function.name) if code.in_loop(line)]
     return next((cut for line in calling if (cut := _cut_for(code, line)) is not None), None)
 
 
@@ -145,6 +139,5 @@ def blamed_caller(code: Code, source: Source) -> Source | None:
     if file is None or function is None:
         return None
     calls = [n for n in file.all_nodes if isinstance(n, ast.Call) and last_name(n.func) == function.name]
-    live = [line for line, _ in code.calls(f".{function.name}", function.name) if line.line not in whole(function)]
-    exact = [line for line in live if line.file == file.name and any(c.lineno == line.line for c in calls)]
-    return exact[0] if len(calls) > 1 and len(exact) == 1 else None
+    ran = [at for at in code.uses(function.name) if at.file == file.name and at.line not in whole(function)]
+    return ran[0] if len(calls) > 1 and len(ran) == 1 else None

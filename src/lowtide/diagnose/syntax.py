@@ -37,6 +37,13 @@ def last_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
+def names_passed(statement: ast.AST) -> list[str]:
+    """Names that the calls in a statement are given as arguments, each once."""
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    values = [value for call in calls for value in (*call.args, *(keyword.value for keyword in call.keywords))]
+    return list(dict.fromkeys(value.id for value in values if isinstance(value, ast.Name)))
+
+
 def is_small(value: ast.expr) -> bool:
     """A number or a text by its looks."""
     if isinstance(value, ast.Tuple | ast.List):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import grown, is_worth, likeliest, line_that_keeps, step_count
+from lowtide.diagnose.evidence import grown, is_worth, last_census, likeliest, line_that_keeps, step_count
 from lowtide.diagnose.syntax import dotted, last_name, whole
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
@@ -35,9 +35,7 @@ def _kept_until_the_next(recording: Recording, tape: Tape) -> Iterator[Finding]:
     code = read_code(recording)
     name = code.bound_by_with(tape.source) if tape.source else ""
     source = likeliest(code, code.keeps(name)) if name else None
-    last = max((row.time for row in recording.census), default=0.0)
-    orphans = [row for row in recording.census if row.time == last and row.kind == "tensor" and not row.holder]
-    size = sum(row.bytes for row in orphans)
+    size = sum(row.bytes for row in last_census(recording) if row.kind == "tensor" and not row.holder)
     if source is not None and is_worth(recording, size):
         yield Finding(
             "tapes-kept", PROBLEM, "a persistent tape is kept, with what it saw, until the next one has been recorded",
