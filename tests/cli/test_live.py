@@ -33,22 +33,23 @@ def recording(tmp_path: Path) -> Path:
     return file
 
 
+END = "end of what was written"
+
+
 def drawn(file: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool) -> str:
     monkeypatch.setattr(live, "SECONDS", -1.0)
     master, slave = os.openpty()
-    with os.fdopen(slave, "w") as output:
+    with os.fdopen(master, "rb", buffering=0) as screen, os.fdopen(slave, "w") as output:
         console = Console(file=output, force_terminal=terminal, width=120, height=30)
         with LiveLine(console) as line:
             line.follow(file)
             line(Sample(9.0, OUTSIDE, rss_bytes=500 * MIB))
             line(Sample(9.5, OUTSIDE, rss_bytes=400 * MIB))
-        os.set_blocking(master, False)
-        try:
-            return os.read(master, 65536).decode()
-        except BlockingIOError:
-            return ""
-        finally:
-            os.close(master)
+        os.write(slave, END.encode())
+        said = ""
+        while END not in said:  # a terminal hands on what is written to it when it likes
+            said += screen.read(65536).decode()
+    return said.removesuffix(END)
 
 
 def test_it_shows_steps_bytes_now_and_at_the_most_and_growth(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
