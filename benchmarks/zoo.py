@@ -128,6 +128,17 @@ def separable(batch: int) -> Workload:
     return Workload(model, None, (normal(batch, 64, 64, 3), integers(10, batch)))
 
 
+def grouped(batch: int) -> Workload:
+    """ConvNeXt's block: Keras has XLA compile its convolutions in groups."""
+    x = inputs = keras.Input((32, 32, 3))
+    x = layers.Conv2D(48, 2, strides=2)(x)
+    for _ in range(3):
+        y = layers.LayerNormalization()(layers.Conv2D(48, 5, padding="same", groups=48)(x))
+        x = layers.add([x, layers.Dense(48)(layers.Dense(192, activation="gelu")(y))])
+    model = classifier(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)), "adamw")
+    return Workload(model, None, (normal(batch, 32, 32, 3), integers(10, batch)))
+
+
 def normalizations(batch: int) -> Workload:
     """Group, layer, instance and unit normalization; dilated and transposed convolutions."""
     x = inputs = keras.Input((48, 48, 3))
@@ -615,6 +626,7 @@ _MODELS: tuple[tuple[str, tuple[int, ...], Callable[[int], Workload]], ...] = (
     ("cnn-float16", (8,), cnn_float16),
     ("cnn-bfloat16", (16,), partial(cnn, dtype="mixed_bfloat16")),
     ("separable", (16,), separable),
+    ("grouped", (16,), grouped),
     ("normalizations", (16,), normalizations),
     ("conv3d", (8,), conv3d),
     ("unet", (2, 8), unet),

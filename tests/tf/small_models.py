@@ -207,11 +207,29 @@ def conv_lstm() -> Captured:
     return of_model(model, normal(BATCH, 4, 12, 12, 2), normal(BATCH, 2), "mse", "sgd")
 
 
+class Compiled(keras.layers.Layer):
+    """A layer whose arithmetic XLA compiles, with a weight that it reads there."""
+
+    def build(self, shape: Any) -> None:
+        self.kernel = self.add_weight([shape[-1], 64])
+
+    @tf.function(jit_compile=True)  # type: ignore[untyped-decorator]  # TensorFlow ships no types
+    def call(self, x: Any) -> Any:
+        return tf.nn.gelu(x @ tf.convert_to_tensor(self.kernel)) - tf.reduce_mean(x, -1, keepdims=True)
+
+
+def compiled_calls() -> Captured:
+    """Parts that XLA compiles: convolutions in groups, since Keras has it so, and a layer that asks for it."""
+    layers = [keras.layers.Conv2D(16, 3, groups=16), keras.layers.Conv2D(16, 3, groups=16), keras.layers.Flatten()]
+    model = keras.Sequential([keras.Input([16, 16, 16]), *layers, Compiled(), keras.layers.Dense(2)])
+    return of_model(model, normal(BATCH, 16, 16, 16), normal(BATCH, 2), "mse")
+
+
 MODELS: dict[str, Callable[[], Captured]] = {
     make.__name__: make
     for make in (
         mlp, cnn, lstm, transformer, embedding, embedding_adagrad, gan, custom_loop, mixed_float16, regularized,
-        branching, conv_lstm, long_attention,
+        branching, conv_lstm, long_attention, compiled_calls,
     )
 }  # fmt: skip
 

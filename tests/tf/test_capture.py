@@ -15,7 +15,7 @@ import lowtide
 from lowtide.errors import BadUse
 from lowtide.program import ITEM_BYTES, Dim, Op, Program, Source, verify
 from lowtide.simulate import forecast, simulate, tidy_order
-from lowtide.tf import metrics, operations
+from lowtide.tf import compiled, metrics, operations
 from lowtide.tf.hooks import trains
 from lowtide.tf.patches import patched
 from lowtide.tf.phases import assigns
@@ -93,7 +93,7 @@ def test_a_convolution_has_sizes_in_the_batch() -> None:
     assert "B,64" in shapes(program, "Reshape")
 
 
-def test_a_convolution_in_groups_is_compiled_by_xla_and_is_named() -> None:
+def test_a_convolution_in_groups_is_compiled_by_xla_and_has_the_bytes_that_xla_says() -> None:
     def notes(groups: int) -> list[str]:
         layers = [keras.Input([8, 8, 4]), keras.layers.Conv2D(4, 3, groups=groups), keras.layers.Flatten()]
         model = keras.Sequential(layers)
@@ -101,8 +101,16 @@ def test_a_convolution_in_groups_is_compiled_by_xla_and_is_named() -> None:
         return [f"{note.treatment}: {note.why}" for note in program.notes]
 
     assert notes(1) == []
-    assert all(note.startswith("assumed: XLA compiles it") for note in notes(4))
-    assert len(notes(4)) == 2, "there and back"
+    (note,) = notes(4)
+    assert note.startswith("compiled: 2 of them"), "there and back"
+
+
+def test_where_xla_does_not_say_its_bytes_it_is_named_and_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_asked_of_xla", lambda requests, graph_def: {})
+    model = keras.Sequential([keras.Input([8, 8, 4]), keras.layers.Conv2D(4, 3, groups=4), keras.layers.Flatten()])
+    program = program_of(model, np.zeros([2, 8, 8, 4], "float32"), np.zeros([2, 144], "float32"))
+    assert [note.treatment for note in program.notes] == ["assumed", "assumed"], "there and back"
+    assert all(op.bodies for op in program.ops if "Call" in op.kind), "its ops are TensorFlow's own then"
 
 
 def test_a_reshape_can_multiply_the_batch() -> None:

@@ -20,6 +20,7 @@ class Act(Enum):
     """What executing an op does to buffers."""
 
     FRESH = "allocates its outputs"
+    COMPILED = "allocates its outputs as XLA does: the largest first, and last a block for what comes and goes"
     VIEW = "every output is a view of one input"
     VIEW_EACH = "output i is a view of input i"
     REUSE = "output 0 may take over an input's buffer"
@@ -258,6 +259,7 @@ TABLE: Mapping[str, Rule] = {
     **_rows(Act.ASSIGN, "AssignVariableOp", inputs=(0, 1), recomputable=False),
     **_rows(Act.UPDATE, _APPLY, recomputable=False),
     **_rows(Act.FRESH, "VarIsInitializedOp XlaStep _Recv OptionalNone OptionalHasValue", recomputable=False),
+    **_rows(Act.COMPILED, "XlaCall", recomputable=False),
     **_rows(Act.WRAP, "OptionalFromValue", recomputable=False),
     **_rows(Act.UNWRAP, "OptionalGetValue", recomputable=False),
     **_rows(Act.LIST_NEW, "EmptyTensorList TensorListReserve"),

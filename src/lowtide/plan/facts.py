@@ -21,7 +21,7 @@ def plan_facts(plan: Plan, plain: PlainRange) -> dict[str, Any]:
         "slowdown": plan.slowdown,
         "gap": plan.gap,
         "moves": _moves(plan),
-        "unknown": [f"{note.what}: {note.why}" for note in plan.program.notes],
+        "unknown": [f"{note.what}: {note.why}" for note in plan.program.notes if note.treatment != "compiled"],
     }
 
 

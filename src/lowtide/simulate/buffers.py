@@ -224,3 +224,8 @@ class Buffers:
         maker = (code.path, index)
         for value in op.outputs:
             self._give(code, where, value, self._allocate(code.bytes[value], maker))
+
+    def _compiled(self, code: Compiled, index: int, op: Op, where: dict[int, int]) -> None:
+        *results, block = op.outputs
+        for value in (*sorted(results, key=lambda value: -code.bytes[value]), block):
+            self._give(code, where, value, self._allocate(code.bytes[value], (code.path, index)))

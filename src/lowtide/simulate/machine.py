@@ -73,6 +73,7 @@ class _Machine(TensorLists):
         self._place_constants(self._main)
         self._acts = {
             Act.FRESH: self._fresh,
+            Act.COMPILED: self._compiled,
             Act.VIEW: self._view,
             Act.VIEW_EACH: self._view_each,
             Act.REUSE: self._reuse,

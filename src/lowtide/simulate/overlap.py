@@ -159,7 +159,7 @@ class _CertainReuse:
             maker = self._maker[value]
             rule = self._rules[maker]
             if rule.act is not Act.VIEW:
-                return rule.act in (Act.FRESH, Act.REUSE)
+                return rule.act in (Act.FRESH, Act.COMPILED, Act.REUSE)
             value = self._program.ops[maker].inputs[rule.inputs[0]]
         return False
 

@@ -26,7 +26,7 @@ from lowtide.tf import compat
 from lowtide.tf.capture import Step, as_traced
 from lowtide.tf.child import controlled_environment
 from lowtide.tf.compat import GraphDef
-from lowtide.tf.graphs import edges
+from lowtide.tf.compiled import callable_graph
 from lowtide.tf.rehearse import SMALL_BATCH, first_rows, needs_rehearsal, rehearse, unanswered
 from lowtide.tf.trace import Seen, as_if_compiled, batch_of, capture_model, flat_tensors, relaxed, step_function
 from lowtide.tf.xla import as_compiled
@@ -155,7 +155,8 @@ def main(name: str) -> None:
     if request["compiled"]:
         sizes = zip(request["given"], request["types"], strict=True)
         given = tuple(np.zeros(shape, tf.as_dtype(dtype).as_numpy_dtype) for shape, dtype in sizes)
-        settled = as_compiled(step.program, _traced_function(step), given, {}, folder / "xla", request["law"])
+        traced = callable_graph(step.graph_def, step.arguments, step.captured, step.outputs, step.control_outputs)
+        settled = as_compiled(step.program, traced, given, {}, folder / "xla", request["law"])
     else:
         types = enumerate(request["types"])
         rows = [_read_tensor(folder / f"argument_{index}", dtype) for index, dtype in types]
@@ -184,27 +185,6 @@ def _read(folder: Path, request: dict[str, Any]) -> tuple[Step, list[Any]]:
         tuple(request["control_outputs"]),
     )
     return step, variables
-
-
-def _traced_function(step: Step) -> Any:
-    """The traced graph as something to call: shapes are inferred anew from what it is given."""
-    placeholders = (*step.arguments, *(name for name, _ in step.captured))
-    read = {edge.node for node in step.graph_def.node for edge in edges(node)}
-    wanted = [*step.outputs, *step.control_outputs]
-    graph_def = GraphDef()
-    graph_def.CopyFrom(step.graph_def)
-    del graph_def.node[:]  # XLA takes no placeholder, also none that nobody reads
-    graph_def.node.extend(node for node in step.graph_def.node if node.name not in placeholders)
-
-    def call(*arguments: Any) -> list[Any]:
-        inside = [*arguments, *(compat.capture_into_current_graph(tensor) for _, tensor in step.captured)]
-        pairs = zip(placeholders, inside, strict=True)
-        mapping = {f"{name}:0": tensor for name, tensor in pairs if name in read}
-        found = tf.graph_util.import_graph_def(graph_def, input_map=mapping, return_elements=wanted, name="")
-        with tf.control_dependencies(found[len(step.outputs) :]):
-            return [tf.identity(result) for result in found[: len(step.outputs)]]
-
-    return call
 
 
 if __name__ == "__main__":

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import CONTROL, Tensor, edges
+from lowtide.tf.growing import GrowingGraph
 from lowtide.tf.known import Inferred, Known
 
 
-def bound(
-    graph_def: GraphDef, tensors: dict[Tensor, Known], stubs: Mapping[str, object], found: Inferred
-) -> dict[str, list[Known]]:
+def bound(nodes: Sequence[Any], growing: GrowingGraph, found: Inferred) -> dict[str, list[Known]]:
     """Nodes with open dimensions and a known upper bound, at that bound."""
-    learned = {}
-    for node in graph_def.node:
+    learned, tensors = {}, growing.tensors
+    for node in nodes:
         rule = _BOUNDS.get(node.op)
-        if rule is None or node.name in stubs:
+        if rule is None or growing.stands_in(node.name):
             continue
         given = [tensors[edge] for edge in edges(node) if edge.output != CONTROL]
         made = _outputs(node.name, tensors)

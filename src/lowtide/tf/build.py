@@ -12,6 +12,7 @@ from lowtide.ops import WANTED_ATTRIBUTES, WANTS_CONSTANTS, rule_of
 from lowtide.program import Dim, Note, Op, Program, Value
 from lowtide.tf import compat
 from lowtide.tf.compat import GraphDef
+from lowtide.tf.compiled import COMPILED
 from lowtide.tf.graphs import CONTROL, Tensor, edges, in_order, parse_tensor
 from lowtide.tf.known import Inferred, Known
 from lowtide.tf.labels import Labels
@@ -120,7 +121,9 @@ class _Builder:
         if rule_of(node.op) is None:
             why = "no table row: its outputs are counted, what it needs while it runs is not"
             self._notes.append(Note(f"{node.op} {node.name}", "assumed", 0, why))
+        attrs = self._attributes(node, sources)
         if node.op in CALLS and MUST_COMPILE in node.attr and node.attr[MUST_COMPILE].b:
+            attrs[COMPILED] = node.attr["f"].func.name
             why = "XLA compiles it, as Keras has it do for a convolution in groups: counted as TensorFlow's own ops"
             self._notes.append(Note(f"{node.op} {node.name}", "assumed", 0, f"{why}; XLA may need several times that"))
         count = 0
@@ -132,7 +135,7 @@ class _Builder:
             inputs=tuple(ids[e] for e in sources if e.output != CONTROL),
             outputs=tuple(ids[Tensor(node.name, i)] for i in range(count)),
             after=tuple(sorted({index[e.node] for e in sources if e.output == CONTROL})),
-            attrs=self._attributes(node, sources),
+            attrs=attrs,
             layer=label.layer,
             source=label.source,
             phase=phase,

@@ -20,6 +20,7 @@ from lowtide.program import ITEM_BYTES, Program, Resident
 from lowtide.tf import compat
 from lowtide.tf.build import Probe, build_program
 from lowtide.tf.compat import GraphDef
+from lowtide.tf.compiled import with_compiled_calls
 from lowtide.tf.devices import on_first_device
 from lowtide.tf.graphs import in_order
 from lowtide.tf.known import Inferred, Known
@@ -101,6 +102,7 @@ def capture(
     )
     residents = _residents(captured, program, variables or {}, layers or LayerNames(()))
     program = replace(program, batch=batch, residents=residents, name=graph.name, versions=versions())
+    program = with_compiled_calls(program, optimized)
     values = program.inputs[len(program.inputs) - len(captured) :]
     homes = {value: getattr(outside, "device", "") for value, (outside, _) in zip(values, captured, strict=True)}
     program = on_first_device(program, optimized.node, homes)
@@ -219,4 +221,3 @@ def _phases_of_use(program: Program) -> dict[int, set[str]]:
         for value in op.inputs:
             used.setdefault(value, set()).add(op.phase)
     return used
-

@@ -3,24 +3,23 @@ what was put in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import CONTROL, Tensor, edges
+from lowtide.tf.growing import GrowingGraph
 from lowtide.tf.known import Known
 
 
-def follow_lists(
-    graph_def: GraphDef, tensors: dict[Tensor, Known], stubs: Mapping[str, object]
-) -> dict[str, list[Known]]:
+def follow_lists(nodes: Sequence[Any], growing: GrowingGraph) -> dict[str, list[Known]]:
     """Fill in `element` and `length` of the tensor lists; returns the nodes of which TensorFlow knew less.
 
     A loop's shapes travel to its gradient as elements of lists: without their values the gradient has no shapes.
     """
-    learned = {}
-    for node in graph_def.node:
-        if node.name in stubs or not node.op.startswith(_MAY_HOLD_LISTS):
+    learned, tensors = {}, growing.tensors
+    for node in nodes:
+        if growing.stands_in(node.name) or not node.op.startswith(_MAY_HOLD_LISTS):
             continue
         given = [tensors[edge] for edge in edges(node) if edge.output != CONTROL]
         listed = _list_after(node.op, given)

@@ -15,6 +15,7 @@ from lowtide.tf import compat
 from lowtide.tf.build import Probe, build_program
 from lowtide.tf.capture import versions
 from lowtide.tf.compat import GraphDef
+from lowtide.tf.compiled import with_compiled_calls
 from lowtide.tf.graphs import edges, in_order
 from lowtide.tf.known import Known
 from lowtide.tf.labels import Labels, LayerNames
@@ -57,7 +58,8 @@ def capture_session(session: Any, fetches: Any, feeds: Mapping[Any, Any], asked:
         labels=Labels(graph, LayerNames(())),
         batch=batch,
     )
-    return replace(program, batch=batch, residents=_residents(program), name="session", versions=versions())
+    program = replace(program, batch=batch, residents=_residents(program), name="session", versions=versions())
+    return with_compiled_calls(program, optimized)
 
 
 def _pruned(graph_def: GraphDef, roots: list[str], fed: set[str]) -> GraphDef:

@@ -1,36 +1,30 @@
 """The shape of every tensor of a GraphDef at one batch size, from TensorFlow's own shape inference.
 
-The graph is imported with the batch filled in and its resource arguments replaced by variable handles of the right
-type; TensorFlow then infers each shape as it adds the node. Loops and branches are inferred body by body, and stand
-in the outer graph as placeholders of what they return: TensorFlow alone forgets what a tensor list holds. Nothing is
-executed.
+TensorFlow infers each shape as a node is added to a graph (`lowtide.tf.growing`). Loops, branches and calls are
+inferred body by body, and stand in the outer graph as placeholders of what they return: TensorFlow alone forgets what a
+tensor list holds. So the graph is added in levels: what stands before all control flow, then what stands after some of
+it. Nothing is executed.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
 from lowtide.tf import compat
 from lowtide.tf.bounds import bound
 from lowtide.tf.compat import GraphDef
-from lowtide.tf.graphs import CONTROL, Tensor, edges, in_order, parse_tensor
+from lowtide.tf.graphs import CONTROL, edges, in_order, parse_tensor
+from lowtide.tf.growing import GrowingGraph
 from lowtide.tf.held import follow_lists
 from lowtide.tf.known import Inferred, Known
 from lowtide.tf.trips import passes_through, trip_count
-from lowtide.tf.values import computed
 
 LOOPS = frozenset({"While", "StatelessWhile"})
 BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CONTROL_FLOW = LOOPS | BRANCHES | CALLS
-_LARGEST_CONSTANT = 64
-"""Elements. Loop bounds and shapes are small; larger values are never needed."""
 
 
 Functions = Mapping[str, Any]
@@ -38,158 +32,34 @@ Functions = Mapping[str, Any]
 
 def infer(graph_def: GraphDef, arguments: Mapping[str, Known], functions: Functions) -> Inferred:
     """Shapes of all tensors of `graph_def`, in topological order, when its placeholders are `arguments`."""
-    nodes = {node.name: node for node in graph_def.node}
-    stubs: dict[str, list[Known]] = {}
-    found = Inferred({})
-    pending = [node for node in graph_def.node if node.op in CONTROL_FLOW]
-    while True:
-        tensors = _infer_flat(graph_def, arguments, stubs)
-        learned = follow_lists(graph_def, tensors, stubs) or bound(graph_def, tensors, stubs, found)
-        if learned:
-            stubs.update(learned)
-            continue
-        ready = next((n for n in pending if _inputs_settled(n, nodes, stubs)), None)
-        if ready is None:
-            found.tensors = tensors
-            return found
-        pending.remove(ready)
-        given = [tensors[edge] for edge in edges(ready) if edge.output != CONTROL]
-        stubs[ready.name] = _infer_control_flow(ready, given, functions, found)
+    growing = GrowingGraph(graph_def, arguments)
+    found = Inferred(growing.tensors)
+    for nodes in _levels(graph_def.node):
+        plain = [node for node in nodes if node.op not in CONTROL_FLOW]
+        growing.add(plain)
+        while learned := follow_lists(plain, growing) or bound(plain, growing, found):
+            for name, outputs in learned.items():
+                growing.stand_in(name, outputs)
+            growing.add(plain)
+        for node in nodes:
+            if node.op in CONTROL_FLOW:
+                given = [growing.tensors[edge] for edge in edges(node) if edge.output != CONTROL]
+                growing.stand_in(node.name, _infer_control_flow(node, given, functions, found))
+    return found
 
 
-def _inputs_settled(node: Any, nodes: Mapping[str, Any], stubs: Mapping[str, object]) -> bool:
-    """Whether no unresolved loop or branch stands before `node`."""
-    seen, frontier = {node.name}, [edge.node for edge in edges(node)]
-    while frontier:
-        name = frontier.pop()
-        if name in seen or name in stubs:
-            continue
-        if nodes[name].op in CONTROL_FLOW:
-            return False
-        seen.add(name)
-        frontier.extend(edge.node for edge in edges(nodes[name]))
-    return True
-
-
-def _infer_flat(
-    graph_def: GraphDef, arguments: Mapping[str, Known], stubs: Mapping[str, Sequence[Known]]
-) -> dict[Tensor, Known]:
-    graph = tf.Graph()
-    with graph.as_default():
-        tf.graph_util.import_graph_def(_prepared(graph_def, arguments, stubs), name="")
-    tensors = {}
-    for node in graph_def.node:
-        if node.name in stubs:
-            tensors.update({Tensor(node.name, i): known for i, known in enumerate(stubs[node.name])})
-            continue
-        given = arguments.get(node.name)
-        for output in graph.get_operation_by_name(node.name).outputs:
-            known = _read(output)
-            if given is not None:
-                known = replace(given, dims=given.dims if given.dims is not None else known.dims)
-            elif known.value is None and _may_be_computed(known):
-                known = replace(known, value=_computed(node, known, tensors))
-            tensors[Tensor(node.name, output.value_index)] = known
-    return tensors
-
-
-def _may_be_computed(known: Known) -> bool:
-    return known.dtype in ("int32", "int64") and known.complete and known.elements <= _LARGEST_CONSTANT
-
-
-def _computed(node: Any, known: Known, tensors: Mapping[Tensor, Known]) -> Any:
-    value = computed(node, [tensors[edge].value for edge in edges(node) if edge.output != CONTROL])
-    return value if value is not None and value.shape == known.dims else None
-
-
-def _read(tensor: Any) -> Known:
-    dims = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-    known = Known(tensor.dtype.base_dtype.name, dims)
-    small = dims is not None and None not in dims and math.prod(d or 0 for d in dims) <= _LARGEST_CONSTANT
-    if small and (tensor.dtype.base_dtype.is_integer or tensor.dtype.base_dtype.is_bool):
-        return replace(known, value=tf.get_static_value(tensor))
-    return known
-
-
-def _prepared(
-    graph_def: GraphDef, arguments: Mapping[str, Known], stubs: Mapping[str, Sequence[Known]]
-) -> GraphDef:
-    """A copy to import: placeholders with full shapes, handles of the right type, stubs for control flow."""
-    prepared = GraphDef()
-    prepared.versions.CopyFrom(graph_def.versions)
-    prepared.library.CopyFrom(graph_def.library)
-    for node in graph_def.node:
-        if node.name in stubs:
-            for index, known in enumerate(stubs[node.name]):
-                _add_stand_in(prepared, _stub_name(node.name, index), known)
-        elif node.name in arguments and node.op in ("Placeholder", "_Arg"):
-            _add_stand_in(prepared, node.name, arguments[node.name])
-        else:
-            copied = prepared.node.add()
-            copied.CopyFrom(node)
-            copied.attr.pop("_class", None)
-            copied.device = ""
-            if stubs:
-                _rewire(copied, stubs)
-    return prepared
-
-
-def _stub_name(node: str, index: int) -> str:
-    return f"{node}/lowtide_result_{index}"
-
-
-def _rewire(node: Any, stubs: Mapping[str, object]) -> None:
-    inputs = []
-    for text in node.input:
-        edge = parse_tensor(text)
-        if edge.node not in stubs:
-            inputs.append(text)
-        elif edge.output != CONTROL:
-            inputs.append(_stub_name(edge.node, edge.output))
-    del node.input[:]
-    node.input.extend(inputs)
-
-
-def _add_stand_in(graph_def: GraphDef, name: str, known: Known) -> None:
-    node = graph_def.node.add()
-    node.name = name
-    if known.dtype == "resource" and known.element is not None:
-        node.op = "VarHandleOp"
-        node.attr["dtype"].type = tf.as_dtype(known.element.dtype).as_datatype_enum
-        node.attr["shape"].shape.CopyFrom(tf.TensorShape(known.element.dims).as_proto())
-        node.attr["shared_name"].s = name.encode()
-    elif known.dtype == "variant" and known.element is not None:
-        element_shape = _add_constant(graph_def, f"{name}/lowtide_element", _as_shape_tensor(known.element.dims))
-        most = _add_constant(graph_def, f"{name}/lowtide_most", np.int32(-1))
-        node.op = "EmptyTensorList"
-        node.input.extend([element_shape, most])
-        node.attr["element_dtype"].type = tf.as_dtype(known.element.dtype).as_datatype_enum
-        node.attr["shape_type"].type = tf.int32.as_datatype_enum
-    elif known.value is not None:
-        _fill_constant(node, np.asarray(known.value, tf.as_dtype(known.dtype).as_numpy_dtype))
-    else:
-        node.op = "Placeholder"
-        node.attr["dtype"].type = tf.as_dtype(known.dtype).as_datatype_enum
-        node.attr["shape"].shape.CopyFrom(tf.TensorShape(known.dims).as_proto())
-
-
-def _add_constant(graph_def: GraphDef, name: str, value: Any) -> str:
-    node = graph_def.node.add()
-    node.name = name
-    _fill_constant(node, value)
-    return name
-
-
-def _fill_constant(node: Any, value: Any) -> None:
-    node.op = "Const"
-    node.attr["dtype"].type = tf.as_dtype(value.dtype).as_datatype_enum
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
-
-
-def _as_shape_tensor(dims: tuple[int | None, ...] | None) -> Any:
-    if dims is None:
-        return np.int32(-1)
-    return np.array([-1 if d is None else d for d in dims], np.int32)
+def _levels(nodes: Sequence[Any]) -> list[list[Any]]:
+    """The nodes by how many loops, branches and calls stand before them, one behind the other."""
+    level: dict[str, int] = {}
+    levels: list[list[Any]] = []
+    for node in nodes:
+        sources = [edge.node for edge in edges(node) if edge.output != CONTROL]
+        own = max((level[source] for source in sources), default=0)
+        while len(levels) <= own:
+            levels.append([])
+        levels[own].append(node)
+        level[node.name] = own + (node.op in CONTROL_FLOW)
+    return levels
 
 
 # --- loops, branches, calls ---

@@ -7,7 +7,6 @@ of such a step is its residents, its batch, and one op that needs that block.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +15,9 @@ from typing import Any
 import tensorflow as tf
 
 from lowtide.errors import NotCapturable
-from lowtide.program import Dim, Note, Op, Program, Value
+from lowtide.program import Note, Op, Program, Value
+from lowtide.tf.compiled import FROM_XLA, assignment, line
 from lowtide.tf.trace import batch_of, relaxed
-
-_TEMPORARY = re.compile(r"^allocation \d+: size (\d+), (?:preallocated-temp|thread-local)", re.MULTILINE)
 
 
 def as_compiled(
@@ -41,20 +39,14 @@ def as_compiled(
     return _one_op_program(program, temporaries)
 
 
-def _temporary_bytes(
-    function: Any, arguments: Any, options: Any, batch: int | None, size: int, folder: Path
-) -> int:
-    before = set(folder.glob("*buffer-assignment.txt"))
-    flat, specs = _flattened(function, relaxed((arguments, options), batch, size))
-    flat.experimental_get_compiler_ir(*specs)(stage="optimized_hlo")
-    written = set(folder.glob("*buffer-assignment.txt")) - before
-    if not written:
+def _temporary_bytes(function: Any, arguments: Any, options: Any, batch: int | None, size: int, folder: Path) -> int:
+    given = assignment(*_flattened(function, relaxed((arguments, options), batch, size)), folder)
+    if given is None:
         raise NotCapturable(
             "XLA wrote no buffer assignment: it was started before Lowtide could ask for one, or XLA_FLAGS of the "
             "script overrides --xla_dump_to"
         )
-    newest = max(written, key=lambda path: path.stat().st_mtime_ns)
-    return sum(int(size) for size in _TEMPORARY.findall(newest.read_text()))
+    return given.temporary
 
 
 def _flattened(function: Any, specs: Any) -> tuple[Any, list[Any]]:
@@ -73,13 +65,12 @@ def _flattened(function: Any, specs: Any) -> tuple[Any, list[Any]]:
 
 
 def _one_op_program(program: Program, temporaries: Mapping[int, int]) -> Program:
-    (first, needed), *more = temporaries.items()
-    slope = (more[0][1] - needed) // (more[0][0] - first) if more else 0
+    points = list(temporaries.items())
     values = list(program.values)
-    values.append(Value("int8", (Dim(needed - slope * first, slope),)))
+    values.append(Value("int8", (line(points),)))
     sources = [op for op in program.ops if op.outputs and op.outputs[0] in program.inputs]
     step = Op("XLA step", "XlaStep", program.inputs, (len(values) - 1,))
-    note = Note("XLA step", "compiled", needed, "from XLA's buffer assignment; the law is a line through two batches")
+    note = Note("XLA step", "compiled", points[0][1], FROM_XLA)
     return replace(
         program,
         ops=(*(replace(op, after=()) for op in sources), step),
