@@ -394,6 +394,19 @@ def test_a_session_is_recorded_and_its_graph_left_alone(tmp_path: Path) -> None:
     assert {site.source.line for site in activations if site.source} == {ran.line("# forward")}
 
 
+def test_a_session_that_traces_its_runs_has_tensorflows_profiler_to_itself(tmp_path: Path) -> None:
+    asked = "options=tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), run_metadata=traced"
+    ran = run(
+        tmp_path,
+        SESSION.replace("for _ in range(6):", "for _ in range(6):\n            traced = tf.RunMetadata()").replace(
+            '"float32")})', f'"float32")}}, {asked})\n            assert traced.step_stats.dev_stats'
+        ),
+    )
+    assert ran.done.returncode == 0, ran.done.stderr
+    assert len(main_steps(ran.recording)) == 6
+    assert not details_of(ran.recording, "session", "after warm-up")
+
+
 def test_a_graph_that_grows_has_the_line_that_adds_to_it_or_imports_into_it(tmp_path: Path) -> None:
     ran = run(
         tmp_path,

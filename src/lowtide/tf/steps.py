@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -48,6 +48,9 @@ class OnStep(Protocol):
 
     def ends(self, kind: str, key: object, number: int | None, peak: int | None, rss: int = 0) -> bool:
         """Whether this step was recorded in detail."""
+
+    def finish(self) -> None:
+        """Nothing is recorded in detail from here on, until the next step begins."""
 
 
 class _Group:
@@ -215,7 +218,8 @@ class Steps:
                 kinds[key] = "session" if trains else "run"
             self.called.add(id(session.graph))
             self._watch.attempt("a session's graph", lambda: self.on_session_graph(session.graph))
-            return self._step(kinds[key], "Session.run", key, 1, original, (session, fetches, *arguments), options)
+            given = (session, fetches, *arguments)
+            return self._step(kinds[key], "Session.run", key, 1, original, given, options, _traces(arguments, options))
 
         return run
 
@@ -243,8 +247,9 @@ class Steps:
 
     def _step(
         self, kind: str, name: str, key: object, repeats: int, original: Callable[..., Any], arguments: Any,
-        options: Any,
+        options: Any, profiles: bool = False,
     ) -> Any:  # fmt: skip
+        """`profiles`: the step starts TensorFlow's profiler itself. There is one, and it is the script's."""
         self._device.open()
         if not self._counts_peaks:  # from the first step on, whoever else reads and resets the count meanwhile
             self._counts_peaks = True
@@ -254,7 +259,10 @@ class Steps:
         given = _given(arguments) if kind in ("function", "call") else 0
         if given > self._most_given.get(key, 0):
             self._most_given[key] = given
-        self._on_step.begins(kind, key, given)
+        if profiles:
+            self._on_step.finish()
+        else:
+            self._on_step.begins(kind, key, given)
         inside = self._inside
         inside.depth += 1
         if isinstance(key, int):
@@ -337,5 +345,7 @@ def _together(a: Step, b: Step) -> Step:
     )  # fmt: skip
 
 
-
-
+def _traces(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
+    """Whether `Session.run(fetches, *arguments, **options)` has TensorFlow trace the run: its third argument says."""
+    asked = options.get("options", arguments[1] if len(arguments) > 1 else None)
+    return bool(getattr(asked, "trace_level", 0))
