@@ -15,10 +15,10 @@ from collections import deque
 
 class Agent:
     def __init__(self):
-        self.memory = deque() if BAD else deque(maxlen=4)
+        self.memory = deque() if BAD else deque(maxlen=4)  # CULPRIT
 
     def remember(self, state, action):
-        self.memory.append((state, action))  # CULPRIT
+        self.memory.append((state, action))
 
 
 agent = Agent()

@@ -217,6 +217,9 @@ def test_what_is_kept_in_a_container_that_has_an_end_is_advice() -> None:
     assert [(f.id, f.severity, f.source) for f in found] == [("arrays-kept", ADVICE, at(3))]
     for_good = row._replace(holder="memory (deque of 20, global of train.py)")
     assert diagnose(recording(REPLAY, host=10, census=census(for_good)))[0].severity == PROBLEM
+    endless = REPLAY.replace("maxlen=20", "")
+    first = diagnose(recording(endless, host=10, census=census(for_good)))[0]
+    assert (first.severity, first.source) == (PROBLEM, at(1)), "where it is said to have no end"
 
 
 QUEUE = "batches = queue.Queue()\nThread(target=load).start()\nfor step in range(20):\n    train(batches.get())\n"

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from lowtide.diagnose import diagnose
 from lowtide.diagnose.code import Code
-from lowtide.diagnose.origins import blamed_caller, returned_by, widened_for
-from lowtide.record import Data
-from tests.diagnose.examples import FILE, at, census, detail, held, recording, site, tape
+from lowtide.diagnose.origins import (
+    blamed_caller,
+    multiplied_for,
+    returned_by,
+    returned_with,
+    sized_by,
+    taken_from,
+    widened_for,
+)
+from lowtide.diagnose.types import ADVICE
+from lowtide.record import Data, Made
+from tests.diagnose.examples import FILE, at, census, detail, held, recording, site, tape, traces
 
 LOAD = (
     "def load(text):\n    inputs, targets = text[:, :-1], text[:, 1:]\n    targets = to_categorical(targets)\n"
@@ -47,6 +56,9 @@ def test_kept_frames_of_float64_are_named_where_a_division_made_them_so() -> Non
     first = found["float64"][0]
     assert (first.id, first.source, first.saving_bytes) == ("float64-data", at(4), 100 << 20)
     assert "float64-data" not in {f.id for f in found["float32"]}
+    full = row._replace(holder="memory (deque of 20, full at 20, global of train.py)", example="float32 (80, 80)")
+    (kept,) = diagnose(recording(REPLAY, host=10, line=7, census=census(full)))
+    assert (kept.severity, kept.source) == (ADVICE, at(4)), "that much is meant to be kept: its type is what may change"
 
 
 SHARED = (
@@ -104,3 +116,87 @@ def test_a_queue_that_was_full_and_is_empty_in_the_end_is_named_where_it_was_mad
     later = held("array", "batch (global of train.py)", 1, 2)
     found = diagnose(recording(code, line=8, census=(full, later)))
     assert (found[0].id, found[0].source) == ("queued-batches", at(3))
+
+
+PADDED = (
+    "longest = max(len(t) for t in texts)\nx = pad_sequences(texts, maxlen=longest)\nmodel.predict(x, batch_size=32)\n"
+)
+
+
+def test_a_size_that_was_taken_from_all_of_the_data_is_named_where_it_was() -> None:
+    assert sized_by(Code(recording(PADDED)), at(2)) == at(1)
+    assert sized_by(Code(recording(PADDED)), at(3)) is None
+    assert sized_by(Code(recording(PADDED.replace("max(len(t) for t in texts)", "100"))), at(2)) is None
+
+
+def test_predict_with_a_batch_of_all_rows_is_called_on_everything() -> None:
+    code = "size = len(x)\nscores = model.predict(x, batch_size=size)\n"
+    large = detail([(site("Conv2D", 9), "temporaries", 300, 5, 90, "(800, 64, 64, 16)")], step=0)
+    found = {
+        text: diagnose(recording(text, kind="predict", line=2, steps=1, details=(large,)))
+        for text in (code, code.replace("len(x)", "800"))
+    }
+    first = found[code][0]
+    assert (first.id, first.source) == ("called-on-everything", at(1))
+    assert "called-on-everything" not in {f.id for f in found[code.replace("len(x)", "800")]}
+
+
+ROWS = (
+    "def load():\n    while True:\n        yield read()\n"
+    "rows = []\nfor row in load():\n    rows.append(row.tolist())\n"
+)
+
+
+def test_a_generators_line_stands_for_the_one_that_keeps_what_it_gives() -> None:
+    assert taken_from(Code(recording(ROWS)), at(3)) == at(6)
+    assert taken_from(Code(recording(ROWS)), at(6)) is None, "no generator's"
+    two = ROWS + "    others.append(row)\n"
+    assert taken_from(Code(recording(two)), at(3)) is None, "either may"
+
+
+TRIALS = (
+    "def objective(rate):\n    model = build()\n    if KEEP:\n        return {'loss': 1.0, 'model': model}\n"
+    "    return {'loss': 1.0}\ntrials = []\nfor k in range(20):\n    trials.append(objective(k))\n"
+)
+
+
+def test_what_is_kept_under_a_key_is_named_where_a_function_returns_it() -> None:
+    code = Code(recording(TRIALS))
+    assert returned_with(code, at(8), "model") == at(4)
+    assert returned_with(code, at(8), "score") is None
+    row = held("tensor", "trials['model'] (list of 20, global of train.py)", 20, 200)
+    found = diagnose(recording(TRIALS, device=10, line=8, census=census(row)))
+    assert (found[0].id, found[0].source) == ("tensors-kept", at(4))
+
+
+def test_an_array_that_a_function_multiplies_is_named_where_it_is_called() -> None:
+    windows = "def cut(v):\n    return np.stack([v[i : i + 200] for i in range(len(v))])\nx = cut(series)\n"
+    found = multiplied_for(Code(recording(windows)), at(3))
+    assert (found.names, found.surely) == (frozenset({"series"}), True)
+    plain = windows.replace("np.stack([v[i : i + 200] for i in range(len(v))])", "v[::2]")
+    assert not multiplied_for(Code(recording(plain)), at(3)).surely
+
+
+def test_copies_of_one_line_count_together() -> None:
+    code = "for k in range(5):\n    parts.append(tf.data.Dataset.from_tensor_slices(np.roll(x, k)))\n"
+    given = Data(0.5, None, "from_tensor_slices", at(2), 40 << 20, "float32", "(9, 9)")
+    array = held("array", "x (global of train.py)", 1, 40)._replace(example="float32 (9, 9)")
+    made = held("dataset", "parts (list of 5, global of train.py)", 5, 0)._replace(made=at(2))
+    alone = diagnose(recording(code, line=2, data=(given,), census=(array,)))
+    together = diagnose(recording(code, line=2, data=(given,), census=(array, made)))
+    assert "dataset-copied" not in {f.id for f in alone}
+    assert ("dataset-copied", at(2), 200 << 20) in [(f.id, f.source, f.bytes) for f in together]
+
+
+EPOCHS = (
+    "def g(x): ...\ndef epoch():\n    step = tf.function(g)\n    step(x)\n    return step(x)\n"
+    "for k in range(20):\n    epoch()\n"
+)
+
+
+def test_a_function_made_in_each_call_is_named_there_unless_it_is_handed_out() -> None:
+    many = traces(20, lambda i: "first call", owner=lambda i: i)
+    made = (Made("function", "Function", at(3), 20),)
+    for code, line in ((EPOCHS, 3), (EPOCHS.replace("return step(x)", "return step"), 7)):
+        found = diagnose(recording(code, host=5, line=7, traces=many, made=made))
+        assert (found[0].id, found[0].source) == ("function-made-again", at(line))

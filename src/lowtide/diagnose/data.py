@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import alive_pipelines, is_worth, last_census, likeliest, line_that_keeps, rise
-from lowtide.diagnose.origins import returned_by, widened_for
-from lowtide.diagnose.syntax import NONE, multiplied, names_passed
+from lowtide.diagnose.origins import multiplied_for, returned_by, widened_for
+from lowtide.diagnose.syntax import names_passed
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Data, Held, Recording
@@ -142,7 +142,8 @@ def _arguments(recording: Recording, source: Source | None) -> list[str]:
 
 def copied(recording: Recording) -> Iterator[Finding]:
     """A whole dataset copied into a tensor, while the array stays as well."""
-    for given in recording.data:
+    for one in recording.data:
+        given = one._replace(bytes=one.bytes * _datasets_of(recording, one))
         if given.what not in COPIES or not is_worth(recording, given.bytes, NOTABLE):
             continue
         if any(d.what in GIVEN and d.source == given.source for d in recording.data):
@@ -150,6 +151,12 @@ def copied(recording: Recording) -> Iterator[Finding]:
         alive = any(r.kind == "array" and r.example == f"{given.dtype} {given.shape}" for r in recording.census)
         if given.mapped or alive:
             yield _copied(recording, given)
+
+
+def _datasets_of(recording: Recording, given: Data) -> int:
+    """How many datasets from one line lived at once, each with a copy of its own: one, when no census says more."""
+    made = [r.objects for r in recording.census if r.kind == "dataset" and r.made == given.source]
+    return max(made, default=1) if given.what == "from_tensor_slices" else 1
 
 
 def _copied(recording: Recording, given: Data) -> Finding:
@@ -206,7 +213,7 @@ def collected(recording: Recording) -> Iterator[Finding]:
             continue
         alive = any(r.kind == "array" and r.example == f"{given.dtype} {given.shape}" for r in recording.census)
         yield Finding(
-            "predict-collects", ADVICE if alive else PROBLEM,
+            "predict-collects", ADVICE if alive or not is_worth(recording, given.bytes, 2 * NOTABLE) else PROBLEM,
             f"predict collects {given.dtype} {given.shape}{'' if alive else ', which is not kept'}",
             given.bytes, given.source, read_code(recording).text(given.source),
             "go through the data in batches with predict_on_batch or a tf.function, and keep what is needed of each",
@@ -224,7 +231,7 @@ def many_times(recording: Recording) -> Iterator[Finding]:
             arrays[name] = max(row, arrays.get(name, row), key=lambda r: r.bytes)
     for name, row in arrays.items():
         for line in code.assigns(name):
-            found = multiplied(statement) if (statement := code.statement(line)) is not None else NONE
+            found = multiplied_for(code, line)
             parts = sum(arrays[part].bytes for part in found.names if part in arrays and part != name)
             if (parts or found.surely) and row.bytes >= 2 * parts and is_worth(recording, row.bytes, NOTABLE):
                 copies = [r.bytes for r in recording.census if r.kind == "tensor" and r.example == row.example]
@@ -233,7 +240,7 @@ def many_times(recording: Recording) -> Iterator[Finding]:
     for given in _once(d for d in recording.data if d.what in COPIES):  # and then let go, but for the copy
         for name in {*_arguments(recording, given.source)} - arrays.keys():
             for line in code.assigns(name, given.source.file if given.source else None):
-                found = multiplied(statement) if (statement := code.statement(line)) is not None else NONE
+                found = multiplied_for(code, line)
                 if found.surely and is_worth(recording, given.bytes, NOTABLE):
                     example = f"{given.dtype} {given.shape}"
                     yield _many_times(recording, example, given.bytes, line, found.names, 0, "")

@@ -12,8 +12,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lowtide.diagnose.code import Code, read_code
+from lowtide.diagnose.origins import returned_with
 from lowtide.program import Source
-from lowtide.record import STEP_KINDS, Held, Recording, Sample, Step
+from lowtide.record import STEP_KINDS, Detail, Held, Recording, Sample, Step
 from lowtide.record.types import CYCLE, DEFAULT
 from lowtide.record.views import device_peak, host_peak, inside, main_kind, main_steps
 
@@ -229,6 +230,7 @@ def host_goes_on(recording: Recording) -> bool | None:
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_KEY = re.compile(r"^\w+\['(\w+)'\]")
 
 
 def names_in(holder: str) -> list[str]:
@@ -255,7 +257,8 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
         for name in names_in(row.holder):
             line = _put_of(code, code.puts_into(name), row) or code.cached(name)
             if line is not None:
-                return line
+                key = _KEY.search(row.holder)
+                return (returned_with(code, line, key[1]) if key else None) or line
         if any(name.startswith("_") for name in names_in(row.holder)) and code.in_loop(row.made):
             return row.made  # nobody put it there: a library keeps what is made of its things
     if row.held_at and code.ran(row.held_at) and row.holder and row.kind not in ("tensor", "array"):
@@ -332,6 +335,11 @@ def likeliest(code: Code, lines: Iterable[Source]) -> Source | None:
     found = list(lines)
     ranked = sorted(found, key=lambda line: (code.in_loop(line), code.was_sampled(line), line.line))
     return ranked[-1] if ranked else None
+
+
+def step_of(recording: Recording, detail: Detail) -> Step | None:
+    """The step that was recorded in detail."""
+    return recording.steps[detail.step] if detail.step < len(recording.steps) else None
 
 
 def called_in_loop(recording: Recording, made: Source | None) -> Source | None:

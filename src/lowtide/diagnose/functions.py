@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import called_in_loop, is_worth, rss_at, unexplained
-from lowtide.diagnose.origins import made_for
+from lowtide.diagnose.origins import is_handed_out, made_for
 from lowtide.diagnose.syntax import dotted
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -136,7 +136,8 @@ def made_again(recording: Recording) -> Iterator[Finding]:
         making = [made for made in recording.made if made.kind == "function" and made.number >= len(owners) // 2]
         lines = [made.source for made in making if made.source.file == defined.file and code.ran(made.source)]
         near = [line for line in lines if line == defined or code.in_loop(line)]
-        making_line = called_in_loop(recording, near[0]) if near else None
+        own = near and near[0] != defined and not is_handed_out(code, near[0])
+        making_line = near[0] if own else called_in_loop(recording, near[0]) if near else None
         source = making_line or _most(trace.called for trace in traces) or defined
         title = f"{len(owners)} tf.functions were made of `{function}`, and each was traced"
         fix = "make the tf.function once, outside the loop and outside what is called in it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lowtide.diagnose.code import read_code
+from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import (
     Grown,
     goes_on,
@@ -17,8 +17,10 @@ from lowtide.diagnose.evidence import (
     line_that_keeps,
     names_in,
 )
-from lowtide.diagnose.origins import cut_for
+from lowtide.diagnose.origins import cut_for, widened_for
+from lowtide.diagnose.syntax import calls_in, last_name
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
+from lowtide.program import Source
 from lowtide.record import Held, Recording
 from lowtide.record.types import BOUNDED, CYCLE
 from lowtide.units import format_size
@@ -91,17 +93,32 @@ def _finding(recording: Recording, found: Grown) -> Finding:
         saving = found.bytes - row.viewed_bytes
     else:
         title = f"{many} are kept, {found.objects} more since the run warmed up"
+        fix = _fix(row.holder, row.kind)
         if BOUNDED in row.holder:
             title = f"{many} are kept in a container that has an end"
+            if floats := source and widened_for(read_code(recording), source, row.example.partition(" ")[0]):
+                source, fix = floats, "keep them as they came (`uint8`, say); make floats of a batch when it is used"
+        elif endless := _deque_without_end(read_code(recording), row):
+            source, fix = endless, "`deque(maxlen=...)`: the oldest then goes when a new one comes"
         if row.objects == 1:
             title = f"one {plural.removesuffix('s')} is added to in every step: {row.example} by now"
-        fix = _fix(row.holder, row.kind)
         saving = found.bytes
     severity = ADVICE if BOUNDED in row.holder and not pins else PROBLEM
     return Finding(
         "view-pins-buffer" if pins else f"{row.kind}s-kept", severity, title, found.bytes, source,
         read_code(recording).text(source), fix, found.per_step or None, row.holder, saving,
     )  # fmt: skip
+
+
+def _deque_without_end(code: Code, row: Held) -> Source | None:
+    """The line that makes the deque which holds them, where it says no `maxlen`."""
+    if "(deque of" not in row.holder:
+        return None
+    for line in (line for name in names_in(row.holder) for line in code.assigns(name) if code.ran(line)):
+        made = [call for call in calls_in(code.statement(line)) if last_name(call.func) == "deque"]
+        if any(len(call.args) < 2 and not any(k.arg == "maxlen" for k in call.keywords) for call in made):
+            return line
+    return None
 
 
 def _fix(holder: str, kind: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from lowtide.diagnose.code import Code, read_code
+from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import (
     alive_pipelines,
     called_in_loop,
@@ -21,6 +20,7 @@ from lowtide.diagnose.evidence import (
     step_count,
     unexplained,
 )
+from lowtide.diagnose.origins import is_handed_out
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Made, Recording
@@ -207,7 +207,7 @@ def made_in_loop(recording: Recording) -> Iterator[Finding]:
         return
     code = read_code(recording)
     repeated = [m for m in recording.made if m.number >= MANY and _is_plain(m) and _runs_again(recording, m)]
-    owners = any(m.kind in ("optimizer", "model") for m in repeated)
+    owners = any(m.kind in ("optimizer", "model", "session") for m in repeated)
     found = [
         m for m in repeated
         if m.kind in REMEDY and not (owners and m.kind in ("variable", "layer")) and _is_suspect(code.text(m.source), m)
@@ -217,21 +217,12 @@ def made_in_loop(recording: Recording) -> Iterator[Finding]:
         return
     made = max(found, key=lambda m: _suspicion(code.text(m.source), m))
     id_, plural, fix = REMEDY[made.kind]
-    own = made.kind == "dataset" and not _is_handed_out(code, made.source)
+    own = made.kind == "dataset" and not is_handed_out(code, made.source)
     source = made.source if own else called_in_loop(recording, made.source)
     yield Finding(
         id_, PROBLEM, f"{made.number} {plural} were made on one line, and the process grew with each",
         size, source, code.text(source), fix, round(size / max(1, made.number)), "", size,
     )  # fmt: skip
-
-
-def _is_handed_out(code: Code, source: Source) -> bool:
-    """Whether a function returns what it makes on a line: who calls it has made it, then."""
-    file = code.file(source.file)
-    function = file.enclosing(source.line) if file else None
-    returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)] if function else []
-    made = code.assigned_at(source)
-    return any(r.lineno == source.line or (isinstance(r.value, ast.Name) and r.value.id in made) for r in returns)
 
 
 _NEVER_RELEASED = ("from_generator", "py_function", "numpy_function", "py_func", "Lookup", "Vectorization")

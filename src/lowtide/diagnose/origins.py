@@ -6,8 +6,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from lowtide.diagnose.code import Code, File
-from lowtide.diagnose.syntax import body, is_cut, last_name, names_passed, whole
+from lowtide.diagnose.code import Code, File, Function
+from lowtide.diagnose.syntax import (
+    NONE,
+    Multiplied,
+    body,
+    calls_in,
+    is_cut,
+    last_name,
+    multiplied,
+    names_called,
+    names_passed,
+    whole,
+)
 from lowtide.program import Source
 
 
@@ -71,7 +82,7 @@ def _cut_for(code: Code, source: Source) -> Source | None:
     statement = code.statement(source)
     parts = list(ast.walk(statement)) if statement is not None else []
     read = {node.id for node in parts if isinstance(node, ast.Name)}
-    called = {last_name(node.func) for node in parts if isinstance(node, ast.Call)}
+    called = names_called(statement)
     named, returned = list[Source](), list[Source]()
     for file in code.files():
         for node in file.nodes():
@@ -96,40 +107,97 @@ def _is_cut_in(value: ast.expr | None, function: ast.AST) -> bool:
     return is_cut(value) or (bool(given) and all(map(is_cut, given)))
 
 
-def widened_for(code: Code, source: Source) -> Source | None:
-    """The line that makes a float64 of something for the statement at `source`: there, or in a function that gave it
-    the names it reads. `/` and `astype(float)` do, where nothing says float32."""
+def widened_for(code: Code, source: Source, dtype: str = "float64") -> Source | None:
+    """The line that makes floats of something for the statement at `source`: there, in a function that it calls, or in
+    one that gave it the names it reads. `/` and `astype(float)` do; of float64, where nothing says float32."""
     statement = code.statement(source)
     if statement is None:
         return None
-    if _widens(statement):
-        return source
-    for name in dict.fromkeys(node.id for node in ast.walk(statement) if isinstance(node, ast.Name)):
-        for line in code.assigns(name, source.file):
-            found = [at for at, part in _given_by(code, line) if _widens(part)]
-            if found:
-                return found[-1]
+    names = dict.fromkeys(node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+    for line in (source, *(line for name in names for line in code.assigns(name, source.file))):
+        found = [at for at, part in _given_by(code, line) if code.ran(at) and _widens(part, dtype)]
+        if found:
+            return found[-1]
     return None
 
 
 def _given_by(code: Code, line: Source) -> Iterator[tuple[Source, ast.AST]]:
-    """The statement at a line, and those of the function that it calls."""
+    """The statement at a line, and those of the functions that it calls."""
     statement, file = code.statement(line), code.file(line.file)
     if statement is None or file is None:
         return
     yield line, statement
-    call = getattr(statement, "value", None)
-    function = file.function_named(last_name(call.func)) if isinstance(call, ast.Call) else None
-    for node in file.nodes() if function is not None else ():
-        if isinstance(node, ast.Assign | ast.Return) and file.enclosing(node.lineno) is function:
+    functions = [f for name in names_called(statement) if (f := file.function_named(name)) is not None]
+    for node in file.nodes() if functions else ():
+        if isinstance(node, ast.Assign | ast.Return) and file.enclosing(node.lineno) in functions:
             yield Source(file.name, node.lineno), node
 
 
-def _widens(part: ast.AST) -> bool:
+def _widens(part: ast.AST, dtype: str) -> bool:
     text = ast.unparse(part)
     divides = any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) for node in ast.walk(part))
-    casts = any(word in text for word in ("float64", "astype(float)", "astype('float')", "dtype=float"))
-    return (divides or casts) and not any(word in text for word in ("float32", "float16", "tf."))
+    casts = any(word in text for word in (dtype, "astype(float)", "astype('float')", "dtype=float"))
+    narrower = {"float32", "float16", "tf."} - {dtype}
+    return (divides or casts) and not any(word in text for word in narrower)
+
+
+_SIZES = frozenset({"batch_size", "maxlen", "max_len", "max_length", "output_sequence_length"})
+
+
+def sized_by(code: Code, source: Source) -> Source | None:
+    """The line that takes from all of the data the size which the statement at `source` passes on: `maxlen=longest`."""
+    calls = calls_in(code.statement(source))
+    names = [last_name(k.value) for call in calls for k in call.keywords if k.arg in _SIZES]
+    lines = (line for name in names if name for line in code.assigns(name) if code.ran(line))
+    return next((line for line in lines if names_called(code.statement(line)) & {"max", "len"}), None)
+
+
+def taken_from(code: Code, source: Source) -> Source | None:
+    """Where the line is one of a generator: the one line that puts away what a loop takes from it."""
+    file = code.file(source.file)
+    function = file.enclosing(source.line) if file is not None else None
+    if file is None or function is None or not any(isinstance(part, ast.Yield) for part in ast.walk(function)):
+        return None
+    loops = [node for node in file.nodes() if isinstance(node, ast.For)]
+    through = [loop for loop in loops if isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == function.name]
+    puts = [line for line in code.puts() for loop in through if line.file == file.name and line.line in body(loop)]
+    return puts[0] if len(puts) == 1 else None
+
+
+def returned_with(code: Code, source: Source, key: str) -> Source | None:
+    """The line that returns a dict with `key`, of a function that the statement at `source` calls."""
+    file = code.file(source.file)
+    if file is None:
+        return None
+    functions = [f for name in names_called(code.statement(source)) if (f := file.function_named(name)) is not None]
+    for made in (made for function in functions for made in _returns(file, function)):
+        keys = made.value.keys if isinstance(made.value, ast.Dict) else []
+        line = Source(source.file, made.lineno)
+        if code.ran(line) and any(isinstance(k, ast.Constant) and k.value == key for k in keys):
+            return line
+    return None
+
+
+def multiplied_for(code: Code, line: Source) -> Multiplied:
+    """As `multiplied`, of the statement at a line or of what the function that it calls returns."""
+    statement, file = code.statement(line), code.file(line.file)
+    found = multiplied(statement) if statement is not None else NONE
+    call = getattr(statement, "value", None)
+    function = file.function_named(last_name(call.func)) if file and isinstance(call, ast.Call) else None
+    if found.surely or file is None or function is None or statement is None:
+        return found
+    surely = any(multiplied(made).surely for made in _returns(file, function))
+    return Multiplied(frozenset(names_passed(statement)), True) if surely else found
+
+
+def is_handed_out(code: Code, source: Source) -> bool:
+    """Whether a function returns what it makes on a line: who calls it has made it, then."""
+    file = code.file(source.file)
+    function = file.enclosing(source.line) if file else None
+    statement = code.statement(source)
+    made = [statement.name] if isinstance(statement, Function) else code.assigned_at(source)
+    returns = _returns(file, function) if file is not None and function is not None else []
+    return any(r.lineno == source.line or (isinstance(r.value, ast.Name) and r.value.id in made) for r in returns)
 
 
 def blamed_caller(code: Code, source: Source) -> Source | None:

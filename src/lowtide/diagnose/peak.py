@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in
-from lowtide.diagnose.origins import blamed_caller
+from lowtide.diagnose.origins import blamed_caller, sized_by, taken_from
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.known import known_on
 from lowtide.program import Source
@@ -123,7 +123,7 @@ def on_host(recording: Recording) -> Iterator[Finding]:
     if not later:
         return
     size = (top.rss_bytes or 0) - later[len(later) // 2]
-    source = _line_near(samples, top)
+    source = _changed_at(recording, _line_near(samples, top))
     if source is not None and is_worth(recording, size, LARGE) and not _in_step(recording, top.time):
         yield Finding(
             "host-peak", ADVICE, f"for a moment the process has {format_size(size)} more than later",
@@ -145,12 +145,19 @@ def _for_good(recording: Recording, samples: list[Sample]) -> Iterator[Finding]:
         if not isinstance(code.statement(after.source), ast.Import | ast.ImportFrom):
             sizes[after.source] += (after.rss_bytes or 0) - (before.rss_bytes or 0) - taken
     source, size = max(sizes.items(), key=lambda pair: pair[1], default=(None, 0))
+    source = _changed_at(recording, source)
     if source is not None and is_worth(recording, size, NOTABLE):
         yield Finding(
             "host-peak", ADVICE, f"on this line the process takes {format_size(size)}, and keeps it",
             size, source, code.text(source),
             "keep it smaller: a narrower type, a sparse or packed form, pieces as they are needed", None, "", None,
         )  # fmt: skip
+
+
+def _changed_at(recording: Recording, source: Source | None) -> Source | None:
+    """The line to change for what another does: it says how large, or keeps what a generator gives."""
+    code = read_code(recording)
+    return source and (sized_by(code, source) or taken_from(code, source) or source)
 
 
 def held(recording: Recording) -> Iterator[Finding]:
@@ -161,6 +168,7 @@ def held(recording: Recording) -> Iterator[Finding]:
     row, source = max((pair for pair in made if pair[1]), key=lambda pair: pair[0].bytes, default=(None, None))
     if row is None or not is_worth(recording, row.bytes, NOTABLE):
         return
+    source = _changed_at(recording, source)
     yield Finding(
         "held-by-name", ADVICE, f"`{row.holder.partition(' (')[0]}`, {row.example}, is held through the run",
         row.bytes, source, code.text(source),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lowtide.diagnose import aftermath, data, functions, growth, leaks, made, peak, step, tapes, watchers
+from lowtide.diagnose import aftermath, at_once, data, functions, growth, leaks, made, peak, step, tapes, watchers
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.syntax import Span
 from lowtide.diagnose.types import PROBLEM, Finding, Rule
@@ -69,11 +69,11 @@ RULES: tuple[Rule, ...] = (
     Rule("queued-batches", "data", "batches that wait in the queue of a PyDataset", data.queued),
     Rule("dense-gradient", "step", "IndexedSlices made dense", step.dense_gradient),
     Rule("loop-keeps-every-turn", "step", "while_loop stacks", step.loop_stack),
-    Rule("jacobian-all-at-once", "step", "a Jacobian by pfor", step.jacobian),
-    Rule("vectorized-at-once", "step", "vectorized_map over many elements", step.vectorized),
-    Rule("called-on-everything", "step", "a model called on the whole dataset at once", step.called_on_everything),
+    Rule("jacobian-all-at-once", "step", "a Jacobian by pfor", at_once.jacobian),
+    Rule("vectorized-at-once", "step", "vectorized_map over many elements", at_once.vectorized),
+    Rule("called-on-everything", "step", "a model called on the whole dataset at once", at_once.called_on_everything),
     Rule("evaluated-at-once", "step", "evaluation or validation on far more rows than training",
-         step.evaluated_at_once),
+         at_once.evaluated_at_once),
     Rule("step-runs-eagerly", "step", "Keras steps that run op by op", step.run_eagerly),
     Rule("batchnorm-unfused", "step", "batch normalization from single ops", step.unfused_norm),
     Rule("optimizer-state", "step", "slots that another optimizer would not have", step.optimizer_state),

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lowtide.diagnose.code import Code, read_code
-from lowtide.diagnose.evidence import is_worth, likeliest
+from lowtide.diagnose.evidence import is_worth, likeliest, step_of
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
-from lowtide.record import TRAINING_KINDS, Allocation, Detail, Recording, Step
+from lowtide.record import Allocation, Detail, Recording
 from lowtide.record.views import by_category, device_peak, fullest_detail
 from lowtide.units import format_size
 
@@ -21,12 +21,11 @@ ONE_LINE = 0.5
 """One tensor with this part of all activations is a line's own affair: the peak's line is named instead."""
 TURNS = 8
 """So many buffers of one shape, from one op of a loop, are its turns."""
-BATCH = 256
-"""Rows that a pass over data takes at a time, when nobody says."""
 _GATHERS = ("gather", "embedding_lookup", "gather_nd", "boolean_mask")
 _DENSE = ("convert_to_tensor", "clip_by", "global_norm", "tf.norm", "add_n", "reduce_")
 """What makes a sparse gradient dense when it is given one."""
-_FIRST = re.compile(r"[\[(]\s*(\d+)")
+_ASKS = ("gradient", "minimize", "apply", "fit(", "train_on_batch")
+"""Lines that ask for gradients, or hand them on: none of them makes one dense."""
 
 
 def dense_gradient(recording: Recording) -> Iterator[Finding]:
@@ -87,7 +86,8 @@ def _gathered_at(recording: Recording, detail: Detail, shape: str) -> Source | N
     made = [line for line in known if any(word in code.text(line) for word in _DENSE)]
     near = [line for line in known if any(word in code.text(line) for word in _GATHERS)]
     calls = likeliest(code, [line for line, _ in code.calls(*_GATHERS)])
-    return next(iter([*made, *near]), None) or calls or next(iter(known), None)
+    added = [line for line in known if not any(word in code.text(line) for word in _ASKS)]
+    return next(iter([*made, *near, *added]), None) or calls or next(iter(known), None)
 
 
 def loop_stack(recording: Recording) -> Iterator[Finding]:
@@ -169,7 +169,7 @@ def _severity(recording: Recording, size: int) -> str:
 
 def _loop_line(recording: Recording, detail: Detail, stacked: Sequence[Allocation]) -> Source | None:
     """The call, where the stack outlives it; else the loop around the line that the ops are from."""
-    step = _step(recording, detail)
+    step = step_of(recording, detail)
     if step is not None and step.kind in ("call", "function") and any(a.stop is None for a in stacked):
         return step.source
     lines = Counter(line for a in stacked if (line := detail.sites[a.site].source) is not None)
@@ -180,113 +180,6 @@ def _loop_line(recording: Recording, detail: Detail, stacked: Sequence[Allocatio
     loops = file.loops_around(line.line) if file else []
     inner = [loop for loop in loops if isinstance(loop, ast.For | ast.While)]
     return Source(line.file, inner[-1].lineno) if inner else line
-
-
-def _step(recording: Recording, detail: Detail) -> Step | None:
-    return recording.steps[detail.step] if detail.step < len(recording.steps) else None
-
-
-def jacobian(recording: Recording) -> Iterator[Finding]:
-    """A Jacobian computed for all rows at once, by pfor."""
-    code = read_code(recording)
-    calls = [line for line, call in code.calls(".jacobian", ".batch_jacobian", "hessians") if not _is_row_by_row(call)]
-    gradients = [step for step in recording.steps if step.kind == "gradient" and step.source in calls]
-    found = [(_beyond(step), step.source) for step in gradients]
-    for detail in recording.details:
-        size = _by_pfor(detail)
-        step = _step(recording, detail)
-        found.append((size, step.source if step is not None and step.source in calls else likeliest(code, calls)))
-    size, source = max(found, key=lambda pair: pair[0], default=(0, None))
-    if not calls or not is_worth(recording, size, NOTABLE):
-        return
-    yield Finding(
-        "jacobian-all-at-once", PROBLEM, "a Jacobian is computed for all its rows at once (pfor)",
-        size, source, code.text(source),
-        "experimental_use_pfor=False computes row by row; or cut the outputs into pieces; batch_jacobian where rows do "
-        "not mix", None, "", size,
-    )  # fmt: skip
-
-
-def vectorized(recording: Recording) -> Iterator[Finding]:
-    """`vectorized_map` computes for all elements what is meant for one, by pfor."""
-    code = read_code(recording)
-    source = likeliest(code, [line for line, _ in code.calls("vectorized_map")])
-    size = max(map(_by_pfor, recording.details), default=0)
-    if source is not None and is_worth(recording, size, NOTABLE):
-        yield Finding(
-            "vectorized-at-once", ADVICE, "`vectorized_map` computes for all its elements at once (pfor)",
-            size, source, code.text(source),
-            "`tf.map_fn` computes one by one; or map over the batch in pieces", None, "", size,
-        )  # fmt: skip
-
-
-def _by_pfor(detail: Detail) -> int:
-    """Bytes at the peak of ops that pfor made of others."""
-    return sum(a.chunk_bytes for a in detail.at_peak if a.start and "pfor" in detail.sites[a.site].op)
-
-
-def _beyond(step: Step) -> int:
-    """What a step had at its highest beyond what it left."""
-    return (step.device_peak_bytes or 0) - (step.device_bytes or 0)
-
-
-def _is_row_by_row(call: ast.Call) -> bool:
-    return any(
-        keyword.arg == "experimental_use_pfor" and getattr(keyword.value, "value", True) is False
-        for keyword in call.keywords
-    )
-
-
-def called_on_everything(recording: Recording) -> Iterator[Finding]:
-    """A model or function called once on very many rows, where batches would do."""
-    for detail in recording.details:
-        step = _step(recording, detail)
-        grown = detail.peak_bytes - detail.begin_bytes
-        if step is None or step.kind not in ("call", "gradient") or step.source is None or 2 * _by_pfor(detail) > grown:
-            continue
-        rows, share = _rows(detail)
-        calls = sum(s.repeats for s in recording.steps if s.kind == step.kind and s.source == step.source)
-        if step.kind == "call" and calls <= 2 and rows > 4 * BATCH and is_worth(recording, grown, LARGE_PART / 2):
-            saving = round(grown * share * (1 - BATCH / rows))
-            yield Finding(
-                "called-on-everything", PROBLEM, f"{step.name} is called on {rows:,} rows at once, as is each layer",
-                grown, step.source, read_code(recording).text(step.source),
-                f"go through the data in batches ({BATCH} rows at a time here), in a tf.function", None, "", saving,
-            )  # fmt: skip
-            return
-
-
-def evaluated_at_once(recording: Recording) -> Iterator[Finding]:
-    """`evaluate`, `predict`, the validation in `fit` or a call beside it needs more than training: a larger batch."""
-    train = max((_beyond(step) for step in recording.steps if step.kind in TRAINING_KINDS), default=0)
-    op_by_op = any(step.kind == "gradient" for step in recording.steps)  # then calls are the training's own
-    kinds = ("evaluate", "predict") if op_by_op else ("evaluate", "predict", "call")
-    others = [step for step in recording.steps if step.kind in kinds]
-    highest = max(others, key=_beyond, default=None)
-    if not train or highest is None or highest.source is None:
-        return
-    more = _beyond(highest) - train
-    if more > train / 2 and is_worth(recording, more, NOTABLE):
-        rows = max((_rows(d)[0] for d in recording.details if _step(recording, d) == highest), default=0)
-        at_once = f" ({rows:,} rows at once)" if rows else ""
-        yield Finding(
-            "evaluated-at-once", ADVICE, f"{highest.kind}{at_once} needs {format_size(more)} more than training does",
-            more, highest.source, read_code(recording).text(highest.source),
-            "a smaller batch there: validation_batch_size= of fit, batch_size= of evaluate and predict", None, "", more,
-        )  # fmt: skip
-
-
-def _rows(detail: Detail) -> tuple[int, float]:
-    """The first dimension that most of the peak's bytes have in common, and their part of what the step added."""
-    rows: Counter[int] = Counter()
-    for a in detail.at_peak:
-        first = _FIRST.match(a.shape)
-        if a.start and first:
-            rows[int(first[1])] += a.chunk_bytes
-    if not rows:
-        return 0, 0.0
-    most, size = rows.most_common(1)[0]
-    return most, size / max(1, detail.peak_bytes - detail.begin_bytes)
 
 
 def optimizer_state(recording: Recording) -> Iterator[Finding]:
@@ -318,7 +211,7 @@ def _made_by_update(detail: Detail) -> int:
 def activations(recording: Recording) -> Iterator[Finding]:
     """Activations that rule the peak: a smaller batch, or recomputation."""
     detail = fullest_detail(recording)
-    step = _step(recording, detail) if detail is not None else None
+    step = step_of(recording, detail) if detail is not None else None
     if detail is None or step is None or step.kind not in ("fit", "function", "update", "session"):
         return
     size = by_category(detail)["activations"]
@@ -379,7 +272,7 @@ def run_eagerly(recording: Recording) -> Iterator[Finding]:
     code = read_code(recording)
     lines = code.names("run_eagerly", "run_functions_eagerly")
     for detail in recording.details:
-        step = _step(recording, detail)
+        step = step_of(recording, detail)
         if step is None or step.kind not in ("fit", "evaluate", "predict") or not lines:
             continue
         eager = [a for a in detail.at_peak if a.start and detail.sites[a.site].mode == "eager"]

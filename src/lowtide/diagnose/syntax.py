@@ -37,10 +37,18 @@ def last_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
+def calls_in(node: ast.AST | None) -> list[ast.Call]:
+    return [part for part in ast.walk(node) if isinstance(part, ast.Call)] if node is not None else []
+
+
+def names_called(node: ast.AST | None) -> set[str]:
+    """The last names of what is called in a statement."""
+    return {last_name(call.func) for call in calls_in(node)}
+
+
 def names_passed(statement: ast.AST) -> list[str]:
     """Names that the calls in a statement are given as arguments, each once."""
-    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    values = [value for call in calls for value in (*call.args, *(keyword.value for keyword in call.keywords))]
+    values = [value for call in calls_in(statement) for value in (*call.args, *(k.value for k in call.keywords))]
     return list(dict.fromkeys(value.id for value in values if isinstance(value, ast.Name)))
 
 
@@ -86,7 +94,7 @@ def multiplied(value: ast.AST) -> Multiplied:
     """By its looks: an array joined with itself, repeated, or cut into windows of which all are copied."""
     names: set[str] = set()
     surely = False
-    for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):
+    for call in calls_in(value):
         ending = dotted(call.func).rpartition(".")[2]
         read = [node.id for part in call.args for node in ast.walk(part) if isinstance(node, ast.Name)]
         windows = [last_name(cut.value) for part in call.args for cut in _windows(part)] if ending in _JOINS else []

@@ -189,7 +189,8 @@ def _measure(kind: str, thing: Any, chunk_of: _ChunkOf) -> tuple[str, Pinned]:
     if kind == "array":
         return f"{thing.dtype.name} {thing.shape}", _array(thing, chunk_of)
     if kind == "variable":
-        size = int(thing.shape.num_elements() or 0) * thing.dtype.size
+        in_session = compat_watch.eager_handle(thing) is None  # of a v1 graph: its bytes are a session's
+        size = 0 if in_session else int(thing.shape.num_elements() or 0) * thing.dtype.size
         return f"{thing.dtype.name} {tuple(thing.shape)}", Pinned(None, size, size)
     if kind == "graph":
         size = NODE_BYTES * len(thing.get_operations())
