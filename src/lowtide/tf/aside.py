@@ -24,7 +24,7 @@ from lowtide.errors import NotCapturable
 from lowtide.program import Note, Program, load_program, save_program
 from lowtide.tf import compat
 from lowtide.tf.capture import Step, as_traced
-from lowtide.tf.child import controlled_environment
+from lowtide.tf.child import environment_beside
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.compiled import callable_graph
 from lowtide.tf.rehearse import SMALL_BATCH, first_rows, needs_rehearsal, rehearse, unanswered
@@ -79,7 +79,7 @@ def _as_if_not_compiled(program: Program, why: str) -> Program:
 
 def _run(folder: Path) -> Program:
     command = [sys.executable, "-m", "lowtide.tf.aside", str(folder)]
-    environment = {**controlled_environment(str(folder)), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    environment = environment_beside(str(folder))
     done = subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

@@ -25,6 +25,7 @@ CONTROLLED = {
     "MALLOC_MMAP_THRESHOLD_": "131072",
 }
 """Environment of every process whose memory Lowtide predicts or measures."""
+LIMIT = "TF_CPU_BFC_MEM_LIMIT_IN_MB"
 
 
 class ScriptFailed(LowtideError):
@@ -72,7 +73,7 @@ def fit_target(
         folder = Path(name)
         limit = budget >> 20
         command, environment = _worker(name, target, arguments, budget=limit << 20, seconds=seconds)
-        child = subprocess.Popen(command, env={**environment, "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(limit)})
+        child = subprocess.Popen(command, env={**environment, LIMIT: str(limit)})
         try:
             while child.poll() is None and not (folder / "plan.json").exists():
                 time.sleep(0.02)
@@ -113,6 +114,13 @@ def controlled_environment(folder: str) -> dict[str, str]:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={folder}/xla --xla_dump_hlo_as_text"
     own = {"XLA_FLAGS": flags.strip(), "TF_BFC_MEMORY_DUMP": f"{folder}/allocator"}
     return {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **CONTROLLED, **own}
+
+
+def environment_beside(folder: str) -> dict[str, str]:
+    """Of a process that finds something out while the script's own goes on: a limit of the script's is not for it."""
+    found = {**controlled_environment(folder), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    found.pop(LIMIT, None)
+    return found
 
 
 def _error(code: int, message: str) -> LowtideError:

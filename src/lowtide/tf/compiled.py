@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from lowtide.program import Dim, Note, Op, Program, Value
 from lowtide.tf import compat
-from lowtide.tf.child import controlled_environment
+from lowtide.tf.child import environment_beside
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import edges
 
@@ -183,7 +183,7 @@ def _asked_of_xla(requests: Sequence[Request], graph_def: GraphDef) -> dict[Requ
         (folder / REQUESTS).write_text(json.dumps(listed))
         subprocess.run(
             [sys.executable, "-m", "lowtide.tf.compiled", name],
-            env={**controlled_environment(name), "TF_FORCE_GPU_ALLOW_GROWTH": "true"},
+            env=environment_beside(name),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
