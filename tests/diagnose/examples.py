@@ -352,6 +352,16 @@ def by_pfor(call: str) -> Example:
     return Example(taken(200), taken(2), 2)
 
 
+def tiled() -> Example:
+    code = "for _ in range(9):\n    mask = tf.tile(mask, [1, 12, 1, 1])\n    y = scores + mask\n"
+
+    def masked(size: float) -> Recording:
+        used = (site("AddV2", 3), "temporaries", 200.0, 5, 90, "(4, 12, 800, 800)")
+        return recording(code, line=3, details=(detail([used, (site("Tile", 2), "temporaries", size, 4, 90, "")]),))
+
+    return Example(masked(200), masked(2), 2)
+
+
 def everything() -> Example:
     code = "x = load()\ny = model(x)\n"
 
@@ -618,6 +628,7 @@ EXAMPLES: dict[str, Example] = {
     "loop-keeps-every-turn": loop_stack(),
     "jacobian-all-at-once": by_pfor("tape.jacobian(y, x)"),
     "vectorized-at-once": by_pfor("tf.vectorized_map(energy, clouds)"),
+    "copies-written-out": tiled(),
     "called-on-everything": everything(),
     "evaluated-at-once": evaluated(),
     "step-runs-eagerly": eager_step(),

@@ -233,9 +233,19 @@ def test_a_queue_that_fills_faster_than_it_empties_is_named_where_it_is_made() -
     assert found[0].saving_bytes == row.bytes - 4 * row.bytes // 60
 
 
+def test_a_queue_that_is_full_from_the_first_look_on_is_named_where_it_is_made_if_anybody_takes_from_it() -> None:
+    filled = QUEUE.replace("Thread(target=load).start()", "for row in rows: batches.put(row)")
+    row = held("array", "batches.queue (deque of 60, global of train.py)", 60, 300)
+    for code, line in ((filled, 1), (filled.replace("batches.get()", "x"), 2)):
+        found = diagnose(recording(code, kind="fit", line=4, census=(row,)))
+        assert (found[0].id, found[0].source) == ("arrays-kept", at(line))
+
+
 def test_a_few_names_of_one_form_are_no_leak_where_nobody_saw_them_come() -> None:
     row = held("tensor", "q (global of train.py)", 3, 60)
-    assert diagnose(recording("q, k, v = make()\nuse(q, k, v)\n", steps=0, census=(row,))) == []
+    for holder in ("q (global of train.py)", "q (global of 2_train.py)"):
+        few = row._replace(holder=holder)
+        assert diagnose(recording("q, k, v = make()\nuse(q, k, v)\n", steps=0, census=(few,))) == []
 
 
 def test_a_dataset_that_a_function_returns_is_rebuilt_by_who_calls_it() -> None:

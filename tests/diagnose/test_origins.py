@@ -160,6 +160,50 @@ TRIALS = (
 )
 
 
+def test_what_an_object_is_given_by_its_name_is_named_where_a_function_returns_that() -> None:
+    code = Code(recording(TRIALS.replace("{'loss': 1.0, 'model': model}", "Trial(1.0, model)")))
+    assert returned_with(code, at(8), "model") == at(4)
+    assert returned_with(code, at(8), "rate") is None
+    fits = TRIALS.replace("{'loss': 1.0, 'model': model}", "model.fit(x, y)")
+    assert returned_with(Code(recording(fits)), at(8), "_model") == at(4), "a History has its model"
+
+
+LOGS = (
+    "class Model:\n    def train_step(self, data):\n        return {'loss': loss, 'confusion': matrix}\n"
+    "class Monitor:\n    def on_epoch_end(self, epoch, logs):\n        logs['embedding'] = table\n"
+    "history = model.fit(x, y, callbacks=[Monitor()])\n"
+)
+
+
+def test_what_keras_keeps_in_its_history_is_named_where_it_enters_the_logs() -> None:
+    for key, line in (("confusion", 3), ("val_confusion", 3), ("embedding", 6)):
+        row = held("array", f"history.history['{key}'] (list of 20, global of train.py)", 20, 200)
+        found = diagnose(recording(LOGS, host=10, line=7, kind="fit", census=census(row)))
+        assert (found[0].id, found[0].source) == ("arrays-kept", at(line))
+
+
+NESTED = (
+    "def play():\n    frames = []\n    for _ in range(60):\n        frames.append(step())\n"
+    "    return {'frames': frames}\n"
+    "for k in range(20):\n    one = play()\n    episodes[k] = one\n"
+)
+
+
+def test_of_containers_in_one_another_the_one_that_grows_is_named() -> None:
+    for objects, line in ((1200, 8), (60, 4)):
+        row = held("tensor", "episodes['3']['frames'] (list of 60, global of train.py)", objects, 200)
+        found = diagnose(recording(NESTED, device=10, line=8, census=census(row)))
+        assert (found[0].id, found[0].source) == ("tensors-kept", at(line))
+
+
+def test_what_a_comprehension_calls_runs_often() -> None:
+    text = "def cycle(k):\n    model.compile(Adam(k))\nlosses = [cycle(k) for k in range(7)]\nonce = cycle(9)\n"
+    code = Code(recording(text))
+    assert code.in_loop(at(2))
+    assert code.used_often("cycle") == [at(3)]
+    assert not code.in_loop(at(3)), "the statement itself runs once"
+
+
 def test_what_is_kept_under_a_key_is_named_where_a_function_returns_it() -> None:
     code = Code(recording(TRIALS))
     assert returned_with(code, at(8), "model") == at(4)

@@ -381,6 +381,35 @@ def test_a_large_graph_is_made_ready_before_its_first_step_is_recorded_and_runs_
     assert [trace.function for trace in ran.recording.traces] == ["step"]
 
 
+STEPLESS = """
+    import tensorflow as tf
+
+    def attend(q, k, bias):
+        scores = tf.matmul(q, k, transpose_b=True)
+        bias = tf.tile(bias, [1, 8, 1, 1])
+        return tf.nn.softmax(scores + bias)
+
+    bias = tf.zeros([4, 1, 768, 768])
+    for _ in range(20):
+        q = tf.random.normal([4, 8, 768, 32])
+        attend(q, q, bias)
+"""
+
+
+def test_eager_code_without_steps_is_recorded_in_full_for_a_moment(tmp_path: Path) -> None:
+    ran = run(tmp_path, STEPLESS)
+    assert ran.done.returncode == 0, ran.done.stderr
+    assert {step.kind for step in ran.recording.steps} == {"stretch"}
+    check_sums(ran.recording)
+    peak = device_peak(ran.recording)
+    assert peak is not None
+    assert peak.detail is not None, "what the run's peak was made of"
+    lines = {site.source.line for site in peak.detail.sites if site.source}
+    assert {ran.line("tf.matmul"), ran.line("tf.tile"), ran.line("softmax")} <= lines
+    first = diagnose(ran.recording)[0]
+    assert (first.id, first.source and first.source.line) == ("copies-written-out", ran.line("tf.tile"))
+
+
 def test_a_session_is_recorded_and_its_graph_left_alone(tmp_path: Path) -> None:
     ran = run(tmp_path, SESSION)
     assert ran.done.returncode == 0, ran.done.stderr

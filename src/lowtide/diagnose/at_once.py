@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_worth, likeliest, step_of
@@ -14,6 +14,7 @@ from lowtide.diagnose.syntax import names_passed
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import TRAINING_KINDS, Detail, Recording, Step
+from lowtide.record.views import fullest_detail
 from lowtide.units import format_size
 
 NOTABLE, PART = 0.05, 0.125
@@ -57,6 +58,30 @@ def vectorized(recording: Recording) -> Iterator[Finding]:
             size, source, code.text(source),
             "`tf.map_fn` computes one by one; or map over the batch in pieces", None, "", size,
         )  # fmt: skip
+
+
+_COPIES = ("Tile", "BroadcastTo")
+_COPYING = (".tile", ".repeat", ".broadcast_to", "RepeatVector", "UpSampling")
+
+
+def tiled(recording: Recording) -> Iterator[Finding]:
+    """Copies of one tensor, written out for what would have read the one again and again by broadcasting."""
+    code = read_code(recording)
+    lines = {line for line, _ in code.calls(*_COPYING)}
+    detail = fullest_detail(recording)
+    sizes: Counter[Source] = Counter()
+    for a in detail.at_peak if detail is not None else ():
+        site = detail.sites[a.site] if detail is not None else None
+        if site is not None and a.start and site.kind in _COPIES and site.source in lines:
+            sizes[site.source] += a.chunk_bytes
+    for source, size in sizes.items():
+        if is_worth(recording, size, NOTABLE):
+            yield Finding(
+                "copies-written-out", ADVICE, "copies of one tensor are written out, each as large as the tensor",
+                size, source, code.text(source),
+                "leave a dimension of 1 where the copies would be: `+`, `*`, `tf.where`, `tf.matmul` and their like "
+                "broadcast it, and write nothing", None, "", size,
+            )  # fmt: skip
 
 
 def _by_pfor(detail: Detail) -> int:
@@ -105,13 +130,31 @@ def called_on_everything(recording: Recording) -> Iterator[Finding]:
 
 
 def _is_given_all(code: Code, source: Source) -> bool:
-    """Whether the statement passes a name that the script itself gave a value once, outside all loops and functions."""
+    """Whether the statement passes a name that the script itself gave a value once, outside all loops and functions; or
+    one that its function was given such a name for."""
     statement = code.statement(source)
-    for name in names_passed(statement) if statement is not None else ():
-        lines = code.assigns(name, source.file)
-        if len(lines) == 1 and not code.in_loop(lines[0]) and not code.in_function(lines[0]):
-            return True
-    return False
+    passed = names_passed(statement) if statement is not None else []
+    return any(_is_set_once(code, name, source.file) for name in [*passed, *_given_for(code, source, passed)])
+
+
+def _is_set_once(code: Code, name: str, file: str) -> bool:
+    lines = code.assigns(name, file)
+    return len(lines) == 1 and not code.in_loop(lines[0]) and not code.in_function(lines[0])
+
+
+def _given_for(code: Code, source: Source, passed: Sequence[str]) -> list[str]:
+    """Names that are given for the parameters `passed` of the function around a line, where it is called."""
+    file = code.file(source.file)
+    function = file.enclosing(source.line) if file is not None else None
+    if function is None:
+        return []
+    parameters = [argument.arg for argument in function.args.args]
+    parameters = parameters[1:] if parameters[:1] == ["self"] else parameters
+    given = list[str]()
+    for _, call in code.calls(function.name):
+        values = dict(zip(parameters, call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
+        given += [value.id for name in passed if isinstance(value := values.get(name), ast.Name)]
+    return given
 
 
 def evaluated_at_once(recording: Recording) -> Iterator[Finding]:

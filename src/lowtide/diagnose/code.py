@@ -15,6 +15,8 @@ from lowtide.diagnose.branches import dead_lines, settled, without_dead_arms
 from lowtide.diagnose.syntax import (
     Span,
     body,
+    calls_in,
+    comprehended,
     constant_keys,
     dotted,
     head,
@@ -59,6 +61,9 @@ class File:
         self._functions = [(body(node), node) for node in self.all_nodes if isinstance(node, Function)]
         self._loops = [(body(node), node) for node in self.all_nodes if isinstance(node, ast.For | ast.While)]
         self._enclosing: dict[int, Function | None] = {}
+        parts = [part for node in self._live for part in comprehended(node)]
+        self.each = [call for part in parts for call in calls_in(part) if self.is_live(call.lineno)]
+        """Calls that a comprehension makes for each of its parts."""
 
     def is_live(self, line: int) -> bool:
         return line not in self._dead
@@ -171,7 +176,16 @@ class Code:
         if name.startswith("on_") or name in CALLED_BY_KERAS:
             return True
         called = file.class_of(source.line) if name == "__init__" else name
-        return any(self._runs_often(line, above | {name}) for line in self.uses(called))
+        return bool(self._used_often(called, above | {name}))
+
+    def used_often(self, name: str) -> list[Source]:
+        """Live lines that call a function or method again and again: in a loop, or for each part of a comprehension."""
+        return self._used_often(name, frozenset())
+
+    def _used_often(self, name: str, above: frozenset[str]) -> list[Source]:
+        calls = [(file.name, call) for file in self.files() for call in file.each]
+        each = [Source(file, call.lineno) for file, call in calls if last_name(call.func) == name]
+        return [*each, *(line for line in self.uses(name) if line not in each and self._runs_often(line, above))]
 
     def in_function(self, source: Source) -> bool:
         file = self.file(source.file)

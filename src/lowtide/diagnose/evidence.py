@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lowtide.diagnose.code import Code, read_code
-from lowtide.diagnose.origins import returned_with
+from lowtide.diagnose.origins import logged_as, returned_with
 from lowtide.program import Source
 from lowtide.record import STEP_KINDS, Detail, Held, Recording, Sample, Step
 from lowtide.record.types import CYCLE, DEFAULT
@@ -230,13 +230,22 @@ def host_goes_on(recording: Recording) -> bool | None:
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_KEY = re.compile(r"^\w+\['(\w+)'\]")
+_LOGGED = re.compile(r"history\['(\w+)'\]")
+"""What Keras's History keeps of each epoch, by its key in the logs."""
+_SIZE = re.compile(r" \((?!global|local)\w+ of ([\d,]+)")
+"""Of "seen (list of 96, ...)", not of "(global of 2_train.py)"."""
 
 
 def names_in(holder: str) -> list[str]:
     """The names of a chain, what holds the thing first: "metric.seen (list of 96, ...)" gives seen, metric."""
     text = holder.partition(" (")[0]
     return list(dict.fromkeys(reversed(_NAME.findall(text.replace(" closure ", ".")))))
+
+
+def container_size(holder: str) -> int | None:
+    """How many things the container has that a chain ends in; None where it ends in none."""
+    found = _SIZE.search(holder)
+    return int(found[1].replace(",", "")) if found else None
 
 
 def is_users(holder: str) -> bool:
@@ -251,14 +260,16 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
     if DEFAULT in row.holder and row.held_at:
         return row.held_at
     if CYCLE in row.holder:
-        line = likeliest(code, [at for at in code.uses(names_in(row.holder)[-1]) if code.in_loop(at)])
+        line = likeliest(code, code.used_often(names_in(row.holder)[-1]))
         return line or _made_often(recording, row.made)
     if is_users(row.holder):
-        for name in names_in(row.holder):
+        for name in _outermost_that_grows(row):
             line = _put_of(code, code.puts_into(name), row) or code.cached(name)
             if line is not None:
-                key = _KEY.search(row.holder)
-                return (returned_with(code, line, key[1]) if key else None) or line
+                keys = [key for key in names_in(row.holder) if key != name]
+                return next((made for key in keys if (made := returned_with(code, line, key))), line)
+        if logged := _LOGGED.search(row.holder):
+            return logged_as(code, logged[1]) or row.held_at
         if any(name.startswith("_") for name in names_in(row.holder)) and code.in_loop(row.made):
             return row.made  # nobody put it there: a library keeps what is made of its things
     if row.held_at and code.ran(row.held_at) and row.holder and row.kind not in ("tensor", "array"):
@@ -266,6 +277,13 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
     told = _told(code, row) if is_users(row.holder) and not code.in_loop(row.held_at) else None
     by_name = told or _kept_by_name(recording, row) or (row.held_at if code.ran(row.held_at) else _bound(code, row))
     return by_name or _made_often(recording, row.made) or only_put(recording)
+
+
+def _outermost_that_grows(row: Held) -> list[str]:
+    """The names of the chain, the holder first; last where it is one of several: then what holds those is growing."""
+    names, size = names_in(row.holder), container_size(row.holder)
+    one_of_several = size is not None and 2 * size <= row.objects
+    return [*names[1:], names[0]] if names and one_of_several else names
 
 
 def _bound(code: Code, row: Held) -> Source | None:
@@ -352,7 +370,7 @@ def called_in_loop(recording: Recording, made: Source | None) -> Source | None:
     if any(function.lineno <= loop.lineno <= made.line for loop in file.loops_around(made.line)):
         return made
     uses = code.uses(function.name)
-    inner = [line for line in uses if code.in_loop(line)] or [line for line in uses if code.in_function(line)]
+    inner = code.used_often(function.name) or [line for line in uses if code.in_function(line)]
     return likeliest(code, inner) or made  # what a function runs may run often, what the script itself runs only once
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import (
     Grown,
+    container_size,
     goes_on,
     grown,
     grows_afterwards,
@@ -28,7 +29,7 @@ from lowtide.units import format_size
 PILE, HELD = 3, 0.1
 """So many of a form, with this part of the peak, are a pile."""
 FEW = 4
-_CONTAINER = re.compile(r"\(\w+ of \d")
+ONE_BY_ONE = "make each when it is needed and let it go, if not all of them are needed at a time"
 PINS, PINNED = 4, 0.05
 """A view that shows less than one part in this of what it keeps is named for it; of so much of the peak even if no more
 come."""
@@ -56,12 +57,10 @@ def _piles(recording: Recording, known: set[tuple[str, str]]) -> Iterator[Findin
             continue
         puts = [line for name in names_in(row.holder) for line in code.puts_into(name) if code.in_loop(line)]
         if puts and is_worth(recording, row.bytes, HELD):
-            source = line_that_keeps(recording, row)
+            source, fix = _without_end(code, row) or (line_that_keeps(recording, row), ONE_BY_ONE)
             yield Finding(
                 f"{row.kind}s-kept", ADVICE, f"{row.objects} {row.kind}s of {row.example} are held at once",
-                row.bytes, source, code.text(source),
-                "make each when it is needed and let it go, if not all of them are needed at a time", None, row.holder,
-                row.bytes - row.bytes // row.objects,
+                row.bytes, source, code.text(source), fix, None, row.holder, row.bytes - row.bytes // row.objects,
             )  # fmt: skip
 
 
@@ -73,7 +72,7 @@ def _is_leak(recording: Recording, found: Grown) -> bool:
         return False  # one model has several variables, too
     if found.steps and found.objects < found.steps / 50:
         return False
-    if not found.steps and found.objects <= FEW and not _CONTAINER.search(found.row.holder):
+    if not found.steps and found.objects <= FEW and container_size(found.row.holder) is None:
         return False  # a few names of one form each, and nobody saw them come
     of = "rss_bytes" if found.row.kind == "array" else "device_bytes"
     return goes_on(recording, of) is not False or host_goes_on(recording) is True or grows_afterwards(recording, of)
@@ -98,8 +97,8 @@ def _finding(recording: Recording, found: Grown) -> Finding:
             title = f"{many} are kept in a container that has an end"
             if floats := source and widened_for(read_code(recording), source, row.example.partition(" ")[0]):
                 source, fix = floats, "keep them as they came (`uint8`, say); make floats of a batch when it is used"
-        elif endless := _deque_without_end(read_code(recording), row):
-            source, fix = endless, "`deque(maxlen=...)`: the oldest then goes when a new one comes"
+        elif endless := _without_end(read_code(recording), row):
+            source, fix = endless
         if row.objects == 1:
             title = f"one {plural.removesuffix('s')} is added to in every step: {row.example} by now"
         saving = found.bytes
@@ -110,15 +109,33 @@ def _finding(recording: Recording, found: Grown) -> Finding:
     )  # fmt: skip
 
 
-def _deque_without_end(code: Code, row: Held) -> Source | None:
-    """The line that makes the deque which holds them, where it says no `maxlen`."""
+_ENDLESS = {
+    "deque": (2, "maxlen", "`deque(maxlen=...)`: the oldest then goes when a new one comes"),
+    "Queue": (1, "maxsize", "queue.Queue(maxsize=4): `put` then waits until something was taken"),
+    "LifoQueue": (1, "maxsize", "queue.LifoQueue(maxsize=4): `put` then waits until something was taken"),
+    "SimpleQueue": (1, "", "queue.Queue(maxsize=4): `put` then waits until something was taken"),
+}
+"""By what they are called: how many arguments say where the end is, the last one's name, and how to have one."""
+
+
+def _without_end(code: Code, row: Held) -> tuple[Source, str] | None:
+    """The line that makes the deque or queue which holds them, where it says no end; and how to say one."""
     if "(deque of" not in row.holder:
         return None
     for line in (line for name in names_in(row.holder) for line in code.assigns(name) if code.ran(line)):
-        made = [call for call in calls_in(code.statement(line)) if last_name(call.func) == "deque"]
-        if any(len(call.args) < 2 and not any(k.arg == "maxlen" for k in call.keywords) for call in made):
-            return line
+        for call in calls_in(code.statement(line)):
+            arguments, named, fix = _ENDLESS.get(last_name(call.func), (0, "", ""))
+            bounded = len(call.args) >= arguments or any(k.arg == named for k in call.keywords)
+            if not bounded and (named == "maxlen" or _is_taken_from(code, line)):
+                return line, fix
     return None
+
+
+def _is_taken_from(code: Code, made: Source) -> bool:
+    """Whether the code ever takes something out of the queue that a line makes: one that only fills is a list."""
+    names = {last_name(target) for target in getattr(code.statement(made), "targets", ())}
+    takes = [call.func for _, call in code.calls(".get", ".get_nowait")]
+    return any(isinstance(func, ast.Attribute) and last_name(func.value) in names for func in takes)
 
 
 def _fix(holder: str, kind: str) -> str:

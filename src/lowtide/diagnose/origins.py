@@ -74,8 +74,7 @@ def cut_for(code: Code, source: Source) -> Source | None:
     function = file.enclosing(source.line) if file is not None and found is None else None
     if function is None:
         return found
-    calling = [line for line in code.uses(function.name) if code.in_loop(line)]
-    return next((cut for line in calling if (cut := _cut_for(code, line)) is not None), None)
+    return next((cut for line in code.used_often(function.name) if (cut := _cut_for(code, line)) is not None), None)
 
 
 def _cut_for(code: Code, source: Source) -> Source | None:
@@ -165,17 +164,42 @@ def taken_from(code: Code, source: Source) -> Source | None:
 
 
 def returned_with(code: Code, source: Source, key: str) -> Source | None:
-    """The line that returns a dict with `key`, of a function that the statement at `source` calls."""
+    """The line that returns a dict with `key`, or an object given what goes by that name, of a function that the
+    statement at `source` calls."""
     file = code.file(source.file)
     if file is None:
         return None
     functions = [f for name in names_called(code.statement(source)) if (f := file.function_named(name)) is not None]
-    for made in (made for function in functions for made in _returns(file, function)):
-        keys = made.value.keys if isinstance(made.value, ast.Dict) else []
-        line = Source(source.file, made.lineno)
-        if code.ran(line) and any(isinstance(k, ast.Constant) and k.value == key for k in keys):
-            return line
-    return None
+    return next((line for function in functions for line in _returning(code, file, function, key)), None)
+
+
+def _returning(code: Code, file: File, function: ast.AST, key: str) -> list[Source]:
+    """Lines of a function that return something with `key`, and ran."""
+    lines = [Source(file.name, made.lineno) for made in _returns(file, function) if _has_key(made.value, key)]
+    return [line for line in lines if code.ran(line)]
+
+
+def _has_key(value: ast.expr | None, key: str) -> bool:
+    if isinstance(value, ast.Dict):
+        return any(isinstance(k, ast.Constant) and k.value == key for k in value.keys)
+    if isinstance(value, ast.Call):
+        if key == "_model" and last_name(value.func) == "fit":
+            return True  # the History that `fit` returns has the model
+        return any(k.arg == key for k in value.keywords) or any(last_name(argument) == key for argument in value.args)
+    return False
+
+
+_STEPS = ("train_step", "test_step")
+
+
+def logged_as(code: Code, key: str) -> Source | None:
+    """The line that puts something into Keras's logs: what a model's own step returns, or a callback sets."""
+    key = key.removeprefix("val_")
+    for file in code.files():
+        steps = [f for name in _STEPS if (f := file.function_named(name)) is not None]
+        if lines := [line for step in steps for line in _returning(code, file, step, key)]:
+            return lines[0]
+    return next((line for line in code.puts_into("logs") if key in code.keys_at(line)), None)
 
 
 def multiplied_for(code: Code, line: Source) -> Multiplied:

@@ -36,11 +36,18 @@ SMALLER = "make what it computes smaller or shorter-lived: a smaller batch or pi
 
 def by_line(recording: Recording) -> Iterator[Finding]:
     """Of what a step itself allocates, one line has most at the peak."""
-    detail = fullest_detail(recording)
     peak = device_peak(recording)
-    if detail is None or (peak is not None and detail.peak_bytes < FULL * peak.bytes):
+    least = FULL * peak.bytes if peak is not None else 0
+    full = sorted((d for d in recording.details if d.peak_bytes >= least), key=lambda d: -d.peak_bytes)
+    for detail in full:  # one may have only what others left
+        if found := list(_by_line(recording, detail)):
+            yield from found
+            return
+    if not full:
         yield from _by_samples(recording)
-        return
+
+
+def _by_line(recording: Recording, detail: Detail) -> Iterator[Finding]:
     sizes: Counter[Source] = Counter()
     layers: dict[Source, set[str]] = {}
     for a in detail.at_peak:

@@ -10,7 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lowtide.diagnose import aftermath, at_once, data, functions, growth, leaks, made, peak, step, tapes, watchers
+from lowtide.diagnose import (
+    aftermath,
+    at_once,
+    data,
+    functions,
+    growth,
+    leaks,
+    made,
+    peak,
+    stages,
+    step,
+    tapes,
+    watchers,
+)
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.syntax import Span
 from lowtide.diagnose.types import PROBLEM, Finding, Rule
@@ -59,18 +72,19 @@ RULES: tuple[Rule, ...] = (
     Rule("array-many-times", "data", "an array that has another several times over", data.many_times),
     Rule("mostly-padding", "data", "batches padded up to one row that is far longer", data.padded),
     Rule("predict-collects", "data", "predict puts large outputs together", data.collected),
-    Rule("shuffle-buffer", "data", "bytes in a shuffle buffer", data.buffers),
-    Rule("cached-in-memory", "data", "bytes that cache() keeps", data.buffers),
-    Rule("prefetch-buffer", "data", "bytes that prefetch has waiting", data.buffers),
-    Rule("interleave-buffers", "data", "bytes in the sources of an interleave", data.buffers),
-    Rule("parallel-map-buffer", "data", "bytes that a parallel map has ready", data.buffers),
-    Rule("autotune-buffers", "data", "bytes in stages whose size tf.data tunes, up to its RAM budget", data.buffers),
-    Rule("grouped-in-memory", "data", "rows that wait until a window or bucket is full", data.grouped),
+    Rule("shuffle-buffer", "data", "bytes in a shuffle buffer", stages.buffers),
+    Rule("cached-in-memory", "data", "bytes that cache() keeps", stages.buffers),
+    Rule("prefetch-buffer", "data", "bytes that prefetch has waiting", stages.buffers),
+    Rule("interleave-buffers", "data", "bytes in the sources of an interleave", stages.buffers),
+    Rule("parallel-map-buffer", "data", "bytes that a parallel map has ready", stages.buffers),
+    Rule("autotune-buffers", "data", "bytes in stages whose size tf.data tunes, up to its RAM budget", stages.buffers),
+    Rule("grouped-in-memory", "data", "rows that wait until a window or bucket is full", stages.grouped),
     Rule("queued-batches", "data", "batches that wait in the queue of a PyDataset", data.queued),
     Rule("dense-gradient", "step", "IndexedSlices made dense", step.dense_gradient),
     Rule("loop-keeps-every-turn", "step", "while_loop stacks", step.loop_stack),
     Rule("jacobian-all-at-once", "step", "a Jacobian by pfor", at_once.jacobian),
     Rule("vectorized-at-once", "step", "vectorized_map over many elements", at_once.vectorized),
+    Rule("copies-written-out", "step", "copies of one tensor that broadcasting would not make", at_once.tiled),
     Rule("called-on-everything", "step", "a model called on the whole dataset at once", at_once.called_on_everything),
     Rule("evaluated-at-once", "step", "evaluation or validation on far more rows than training",
          at_once.evaluated_at_once),

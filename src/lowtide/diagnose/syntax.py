@@ -41,6 +41,13 @@ def calls_in(node: ast.AST | None) -> list[ast.Call]:
     return [part for part in ast.walk(node) if isinstance(part, ast.Call)] if node is not None else []
 
 
+def comprehended(node: ast.AST) -> list[ast.expr]:
+    """What a comprehension computes for each of its parts."""
+    if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+        return [node.elt]
+    return [node.key, node.value] if isinstance(node, ast.DictComp) else []
+
+
 def names_called(node: ast.AST | None) -> set[str]:
     """The last names of what is called in a statement."""
     return {last_name(call.func) for call in calls_in(node)}

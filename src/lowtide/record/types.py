@@ -73,7 +73,8 @@ class Step(NamedTuple):
 
     `kind`: "fit" (Keras), "function" (a tf.function that trains), "session" (v1), "update" (an eager optimizer),
     "gradient" (an eager tape), then what does not train: "evaluate", "predict", "call" (a tf.function or a model),
-    "run" (a Session), "next" (an element of a tf.data iterator). Ranked in this order: `STEP_KINDS`.
+    "run" (a Session), "next" (an element of a tf.data iterator), "stretch" (of eager code that is none of these, for a
+    moment). Ranked in this order: `STEP_KINDS`.
     """
 
     kind: str
@@ -91,7 +92,9 @@ class Step(NamedTuple):
     """More than 1 where one call ran several steps (`steps_per_execution`), or quick ones were looked at together."""
 
 
-STEP_KINDS = ("fit", "function", "session", "update", "gradient", "evaluate", "predict", "call", "run", "next")
+STEP_KINDS = (
+    "fit", "function", "session", "update", "gradient", "evaluate", "predict", "call", "run", "next", "stretch",
+)  # fmt: skip
 TRAINING_KINDS = frozenset(STEP_KINDS[:5])
 
 

@@ -26,6 +26,7 @@ from lowtide.tf.places import Births, calling_line, making_line
 from lowtide.tf.refusals import refusal_of
 from lowtide.tf.scopes import NOTING
 from lowtide.tf.steps import Steps
+from lowtide.tf.stretches import Stretches
 from lowtide.tf.switches import switches
 from lowtide.tf.tapes import Tapes
 from lowtide.tf.tracers import traced_lines
@@ -62,10 +63,11 @@ class Attachment:
         self.sources = LayerSources()
         self.windows = Windows(watch, self)
         self.steps = Steps(watch, self.device_counter, self.windows)
+        self._stretches = Stretches(watch, self.windows, self.steps.between)
         self.traces = Traces(watch, self.graphs, self.steps)
         self.steps.on_session_graph = self.traces.session_graph
         self.pipelines = Pipelines(watch, self.births)
-        self.tapes = Tapes(watch)
+        self.tapes = Tapes(watch, self.births)
         self._counted: Counted | None = None
         self._script_is_over = False
         self._device_noted = False
@@ -125,7 +127,10 @@ class Attachment:
 
     def device(self) -> tuple[int, int, int | None] | None:
         self._note_device()
-        return self.device_counter.read("sample")
+        stats = self.device_counter.read("sample")
+        if stats is not None and self._watch.options.detail_steps:
+            self._stretches.sampled(stats.peak)
+        return stats
 
     def slow(self, now: float) -> dict[str, Any]:
         stages = self.pipelines.stages()

@@ -121,7 +121,8 @@ def _joined(groups: list[Group]) -> Group:
 def _worth_it(groups: list[Group]) -> list[Group]:
     total = sum(group.bytes for group in groups)
     large = [group for group in groups if group.bytes > SHARE * total or len(group.things) >= MANY]
-    return sorted(large, key=lambda g: (-g.bytes, -len(g.things)))[:MOST_GROUPS]
+    ranked = sorted(large, key=lambda g: (-g.bytes, -len(g.things)))
+    return [*ranked[:MOST_GROUPS], *(group for group in ranked[MOST_GROUPS:] if group.kind == "tape")]  # C++ inside
 
 
 def _merged(rows: Iterable[Held]) -> list[Held]:

@@ -15,6 +15,8 @@ from lowtide.record import STEP_KINDS
 
 FIRST, WARM, HIGH = "first call", "after warm-up", "new high"
 TRACED, LARGER = "new trace", "larger input"
+STRETCH = "no step"
+"""Of what is recorded between steps: `lowtide.tf.stretches`."""
 WARM_UP = 2
 """Calls before those that count as warmed up: the first traces, the second may still move buffers."""
 MOST_FIRST, MOST_HIGH, MOST_TRACED, MOST_LARGER = 8, 12, 6, 6
@@ -36,7 +38,8 @@ class Choice:
         self._warm: dict[object, int] = {}
         self._recent: deque[int] = deque(maxlen=RECENT)
         self._wanted: set[object] = set()
-        self._highest = 0
+        self.highest = 0
+        """The most that the device had in any full record."""
         self._firsts = self._highs = self._traced = self._larger = 0
         self._given: dict[object, int] = {}
         self._level = self._missed = 0
@@ -94,11 +97,15 @@ class Choice:
         """A step ended with this peak; `in_full` is the peak of its full record, when there is one."""
         self._recent.append(STEP_KINDS.index(kind))
         if in_full is not None:
-            self._highest = max(self._highest, in_full)
+            self.highest = max(self.highest, in_full)
             self._give_up_if_missed(in_full)
         elif peak is not None and self._is_high(peak):
             self._wanted.add(key)
             self._level = max(self._level, peak)
+
+    def recorded(self, peak: int) -> None:
+        """A full record of something that is no step had this peak."""
+        self.highest = max(self.highest, peak)
 
     def _give_up_if_missed(self, in_full: int) -> None:
         if in_full * MORE >= self._level:
@@ -106,10 +113,10 @@ class Choice:
             return
         self._missed += 1
         if self._missed >= TRIES:
-            self._highest = max(self._highest, self._level)
+            self.highest = max(self.highest, self._level)
             self._level = self._missed = 0
 
     def _is_high(self, peak: int) -> bool:
         """By enough, and by more the more there were: a leak makes every step a new high."""
         over = MORE if self._highs < MOST_HIGH // 2 else 1.1
-        return self._highs < MOST_HIGH and peak > self._highest * over
+        return self._highs < MOST_HIGH and peak > self.highest * over

@@ -145,7 +145,7 @@ class Replay:
             self.total += buffer.chunk
             self.requested += buffer.requested
         self.times.append(event.when)
-        if self.total > self.peak:
+        if self.total >= self.peak and not event.frees:  # of several as high the last: more of it was seen being made
             self.peak, self.peak_at, self.peak_requested = self.total, number, self.requested
 
 

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from lowtide.record import STEP_KINDS, Step
+from lowtide.record import STEP_KINDS, Detail, Step
 from lowtide.tf import compat, compat_watch
 from lowtide.tf.device import DeviceCounter
 from lowtide.tf.hooks import depends_on_gradient
@@ -84,6 +84,8 @@ class Steps:
         self._most_given: dict[object, int] = {}
         self._group: _Group | None = None
         self._counts_peaks = False
+        self._running = self._over = 0
+        self._over_before = 0
         self.called: set[int] = set()
         """Identities of what was called since the last detailed step began, for their graphs."""
         self.on_session_graph: Callable[[Any], None] = lambda graph: None
@@ -107,6 +109,24 @@ class Steps:
             (compat_watch.ITERATOR_CLASS, "__next__", functools.partial(self._eager, "next", "forward")),
             (keras.Layer, "__call__", functools.partial(self._eager, "call", "forward")),
         )
+
+    @property
+    def inside(self) -> bool:
+        """Whether this thread is in a step, or in something of Lowtide's own."""
+        return bool(self._inside.depth)
+
+    def between(self) -> bool:
+        """Whether no step is running, nor has one ended since this was last asked."""
+        before, self._over_before = self._over_before, self._over
+        return not self._running and before == self._over
+
+    def add_stretch(self, detail: Detail) -> None:
+        """Something was recorded in full that is no step."""
+        line = calling_line()
+        self._record(
+            Step("stretch", "", line, detail.start, detail.stop, detail.end_bytes, detail.peak_bytes, self._watch.rss(),
+                 True, 1)
+        )  # fmt: skip
 
     @property
     def calling(self) -> int:
@@ -265,6 +285,7 @@ class Steps:
             self._on_step.begins(kind, key, given)
         inside = self._inside
         inside.depth += 1
+        self._running += 1
         if isinstance(key, int):
             inside.calling = key
             self.called.add(key)
@@ -282,11 +303,13 @@ class Steps:
             self._end(kind, name, key, start, repeats)
             return result
         finally:
+            self._running -= 1
             inside.depth -= 1
             inside.calling = 0
 
     def _end(self, kind: str, name: str, key: object, start: float, repeats: int) -> None:
         watch = self._watch
+        self._over += 1
         stats = self._device.read("step")
         now = watch.now
         if kind not in ONE_CALL:

@@ -28,8 +28,9 @@ class _Line:
 class Tapes:
     """Counts tapes by the line that makes them."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
+    def __init__(self, watch: Watch, made: Births) -> None:
+        """`made`: where the lines of all things are noted that a census counts."""
+        self._watch, self._made = watch, made
         self._lines: dict[tuple[Source | None, bool, bool], _Line] = {}
         self._began: dict[int, tuple[float, int]] = {}
         self.births = Births()
@@ -53,9 +54,11 @@ class Tapes:
         def init(tape: Any, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
             original(tape, persistent, watch_accessed_variables)
             if self._watch.alive and tf.executing_eagerly():
-                key = (calling_line(), bool(persistent), bool(watch_accessed_variables))
+                line = calling_line()
+                key = (line, bool(persistent), bool(watch_accessed_variables))
                 self._lines.setdefault(key, _Line()).made += 1
                 self.births.note(tape, key)
+                self._made.note(tape, line)
 
         return init
 

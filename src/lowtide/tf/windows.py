@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lowtide.tf import compat_watch, residents
-from lowtide.tf.choice import WARM, Choice
+from lowtide.tf.choice import STRETCH, WARM, Choice
 from lowtide.tf.detail import Begun, EagerOps, Frame, Naming, make_detail
 from lowtide.tf.places import calling_line
 from lowtide.tf.residents import Known
@@ -32,11 +32,13 @@ class Windows:
         self._choice = Choice(watch.options.detail_steps)
         self._open: Window | None = None
         self._counted = False
+        self._stretch: Window | None = None
         self._unready = False  # a large graph was traced in the open window, and has not run yet
         self.survivors: dict[int, tuple[int, Known]] = {}
         """By address, what outlived the latest window: its requested bytes and what it is."""
 
     def begins(self, kind: str, key: object, given: int) -> None:
+        self.end_stretch()
         reason = self._choice.begins(kind, key, self._open is None, kind in ONE_CALL, given)
         if reason:
             self._begin(reason, key)
@@ -102,6 +104,34 @@ class Windows:
         """Begin a window that `finish` ends, whatever steps there are in between."""
         self._begin("asked for", object())
 
+    @property
+    def highest(self) -> int:
+        """The most that the device had in any full record."""
+        return self._choice.highest
+
+    @property
+    def in_stretch(self) -> bool:
+        return self._stretch is not None
+
+    def begin_stretch(self) -> bool:
+        """Begin a record of eager code that is no step, until `end_stretch` or the next step. Whether it began."""
+        if self._open is not None or self._owner.steps.inside:
+            return False
+        self._begin(STRETCH, STRETCH)
+        self._stretch = self._open
+        return self.in_stretch
+
+    def end_stretch(self) -> None:
+        """End it, and make a step of it."""
+        window, self._stretch = self._stretch, None
+        if window is None or window is not self._open:
+            return
+        self._open = None
+        detail = self._watch.attempt("a detailed step", lambda: window.close(self._watch.steps))
+        if detail is not None:
+            self._choice.recorded(detail.peak_bytes)
+            self._owner.steps.add_stretch(detail)
+
     def giving_way(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The script wants the profiler for itself: there is one, and it is the script's."""
 
@@ -114,6 +144,7 @@ class Windows:
         return session
 
     def finish(self) -> None:
+        self.end_stretch()
         if self._open is not None:
             window, self._open = self._open, None
             self._watch.attempt("a detailed step", lambda: window.close(self._watch.step or 0))

@@ -1,0 +1,138 @@
+"""What stages of tf.data have waiting: buffers, caches, windows, and the sources that an interleave holds open."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from lowtide.diagnose.code import Code, read_code
+from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest, rise
+from lowtide.diagnose.syntax import Span, whole
+from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
+from lowtide.program import Source
+from lowtide.record import Recording
+from lowtide.record.extremes import fullest_stages
+from lowtide.record.views import fullest_detail
+from lowtide.units import format_size
+
+NOTABLE = 0.05
+
+
+def buffers(recording: Recording) -> Iterator[Finding]:
+    """What stages of tf.data have waiting: shuffle, cache, prefetch, interleave, parallel map."""
+    for name, id_, fix in _STAGES:
+        for source, (size, elements) in _waiting(recording, name).items():
+            if id_ == "cached-in-memory":
+                # The fullest it was seen; it fills on between two looks, and the device's rise is of nothing else.
+                size = max(size, rise(recording, "device_bytes"))
+            if is_worth(recording, size, NOTABLE):
+                tuned = id_ in TUNED and "AUTOTUNE" in read_code(recording).text(source)
+                kind = ("autotune-buffers", TUNED_FIX) if tuned else (id_, fix)
+                yield _buffer(recording, *kind, source, size, elements)
+
+
+def _waiting(recording: Recording, name: str) -> dict[Source | None, tuple[int, int]]:
+    """Bytes and elements of one kind of stage, by line: as the pipeline counts them, or the detailed steps."""
+    found: dict[Source | None, tuple[int, int]] = {}
+    for stage in fullest_stages(recording):
+        if name in stage.name.lower():
+            source = stage.source or _only_call(recording, name)
+            here = stage.buffered_bytes, stage.buffered_elements
+            found[source] = max(found.get(source, (0, 0)), here)  # of one iterator: keeping many is another rule's
+    for source, counted in _seen_on_device(recording).items():
+        if _stage_of(read_code(recording).text(source)) == name and counted[0] > found.get(source, (0, 0))[0]:
+            found[source] = counted
+    if name == "interleave":
+        for source, counted in _open_sources(recording).items():
+            found[source] = max(found.get(source, (0, 0)), counted)
+    return found
+
+
+def _open_sources(recording: Recording) -> dict[Source, tuple[int, int]]:
+    """What the functions of interleaves made and their open sources hold, by the line of the interleave: a dataset made
+    of tensors holds them until it has been read to its end, and no pipeline counts them."""
+    code = read_code(recording)
+    spans = {line: span for line, call in code.calls(".interleave") if (span := _function_of(code, line, call))}
+    found: dict[Source, tuple[int, int]] = {}
+    for detail in recording.details:
+        for line, span in spans.items():
+            sources = ((detail.sites[a.site].source, a.chunk_bytes) for a in detail.at_peak)
+            sizes = [size for at, size in sources if at and at.file == line.file and at.line in span]
+            found[line] = max(found.get(line, (0, 0)), (sum(sizes), len(sizes)))
+    return found
+
+
+def _function_of(code: Code, line: Source, call: ast.Call) -> Span | None:
+    """The lines of the function that a stage is given first."""
+    file, given = code.file(line.file), call.args[0] if call.args else None
+    if isinstance(given, ast.Lambda):
+        return whole(given)
+    function = file.function_named(given.id) if file is not None and isinstance(given, ast.Name) else None
+    return whole(function) if function is not None else None
+
+
+def _only_call(recording: Recording, name: str) -> Source | None:
+    code = read_code(recording)
+    return likeliest(code, [line for line, _ in code.calls(f".{name}")])
+
+
+def _stage_of(text: str) -> str:
+    """The stage that a statement makes: what multiplies buffers comes first."""
+    named = [name for name in ("interleave", "cache", "shuffle", "prefetch") if f".{name}(" in text]
+    return named[0] if named else "map" if ".map(" in text and "num_parallel_calls" in text else ""
+
+
+def _seen_on_device(recording: Recording) -> dict[Source | None, tuple[int, int]]:
+    detail = fullest_detail(recording)
+    found: dict[Source | None, tuple[int, int]] = {}
+    for a in detail.at_peak if detail else ():
+        site = detail.sites[a.site] if detail else None
+        if site is not None and site.op.startswith("tf.data") and site.source is not None:
+            size, count = found.get(site.source, (0, 0))
+            found[site.source] = size + a.chunk_bytes, count + 1
+    number = max(1, len(alive_pipelines(recording)))
+    return {source: (size // number, count // number) for source, (size, count) in found.items()}
+
+
+MUCH_MEANT = 0.25
+"""What a cache or a window keeps is meant; of this part of all memory it is a problem."""
+
+
+def grouped(recording: Recording) -> Iterator[Finding]:
+    """Rows that wait until their window or bucket is full: as many as there are keys, times the size of a window."""
+    code = read_code(recording)
+    calls = [line for line, _ in code.calls(".group_by_window", ".bucket_by_sequence_length")]
+    waiting = [n for source, n in _seen_on_device(recording).items() if not _stage_of(code.text(source))]
+    size, rows = (sum(column) for column in zip((0, 0), *waiting, strict=True))
+    if not calls or not is_worth(recording, size, NOTABLE):
+        return
+    severity = PROBLEM if is_worth(recording, size, MUCH_MEANT) else ADVICE
+    yield Finding(
+        "grouped-in-memory", severity, f"{rows:,} rows wait until their window or bucket is full",
+        size, calls[-1], code.text(calls[-1]), "a smaller window_size or bucket_batch_sizes, or fewer keys", None, "",
+        size - size // max(1, rows),
+    )  # fmt: skip
+
+
+TUNED = ("prefetch-buffer", "interleave-buffers", "parallel-map-buffer")
+TUNED_FIX = "options.autotune.ram_budget limits what tuning may take (half of the free RAM by itself); or fixed sizes"
+_STAGES = (
+    ("shuffle", "shuffle-buffer", "some hundred elements shuffle well enough; shuffle names or indices, not images"),
+    ("cache", "cached-in-memory", "give cache() a file name, cache before decoding, or leave it out"),
+    ("prefetch", "prefetch-buffer", "prefetch counts elements of the stage before it: after batch(), 2 are enough"),
+    ("interleave", "interleave-buffers", "lower cycle_length: each open source has buffers of its own"),
+    ("map", "parallel-map-buffer", "lower num_parallel_calls, or set options.autotune.ram_budget"),
+)  # fmt: skip
+
+
+def _buffer(recording: Recording, id_: str, fix: str, source: Source | None, size: int, elements: int) -> Finding:
+    one = size // max(1, elements)
+    needed = min(size, one * (200 if id_ == "shuffle-buffer" else 2))
+    saving = size - needed if id_ != "cached-in-memory" else size
+    much = MUCH_MEANT if id_ == "cached-in-memory" else 2 * NOTABLE
+    severity = PROBLEM if is_worth(recording, saving, much) else ADVICE
+    many = f"{elements:,} elements of {format_size(one)}" if id_ != "cached-in-memory" else format_size(size)
+    return Finding(
+        id_, severity, f"a {id_.partition('-')[0]} stage of tf.data has {many} waiting",
+        size, source, read_code(recording).text(source), fix, None, "", saving,
+    )  # fmt: skip
