@@ -382,7 +382,11 @@ def test_a_large_graph_is_made_ready_before_its_first_step_is_recorded_and_runs_
 
 
 STEPLESS = """
+    import keras
     import tensorflow as tf
+
+    recalls = [keras.metrics.Recall(thresholds=0.5),
+               keras.metrics.Recall(thresholds=[0.1, 0.7, 0.8])]
 
     def attend(q, k, bias):
         scores = tf.matmul(q, k, transpose_b=True)
@@ -393,6 +397,8 @@ STEPLESS = """
     for _ in range(20):
         q = tf.random.normal([4, 8, 768, 32])
         attend(q, q, bias)
+        for recall in recalls:
+            recall.update_state(tf.ones([4096]), tf.ones([4096]))
 """
 
 
@@ -406,6 +412,7 @@ def test_eager_code_without_steps_is_recorded_in_full_for_a_moment(tmp_path: Pat
     assert peak.detail is not None, "what the run's peak was made of"
     lines = {site.source.line for site in peak.detail.sites if site.source}
     assert {ran.line("tf.matmul"), ran.line("tf.tile"), ran.line("softmax")} <= lines
+    assert {ran.line("thresholds=0.5"), ran.line("thresholds=[")} <= lines, "each metric has the line that made it"
     first = diagnose(ran.recording)[0]
     assert (first.id, first.source and first.source.line) == ("copies-written-out", ran.line("tf.tile"))
 

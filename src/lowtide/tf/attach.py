@@ -129,7 +129,7 @@ class Attachment:
         self._note_device()
         stats = self.device_counter.read("sample")
         if stats is not None and self._watch.options.detail_steps:
-            self._stretches.sampled(stats.peak)
+            self._stretches.sampled(stats.in_use, stats.peak)
         return stats
 
     def slow(self, now: float) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from lowtide.program import Source
 from lowtide.record import Allocation, Detail, Site
 from lowtide.tf.compat_watch import Chunk, MemoryEvent
 from lowtide.tf.labels import INSIDE_A_LAYER, LayerNames, is_backward, without_calls
+from lowtide.tf.metrics import line_of_metric
 from lowtide.tf.nodes import Finder
 from lowtide.tf.places import Births, is_users_file
 from lowtide.tf.residents import Known
@@ -68,6 +69,8 @@ def _place(layers: LayerNames) -> tuple[str, Source | None, str]:
         code = frame.f_code
         if code is _LAYER_CALL:
             names.append(str(getattr(frame.f_locals.get("self"), "name", "")))
+        elif line is None and code.co_name == "update_state" and not is_users_file(code.co_filename):
+            line, function = line_of_metric(frame.f_locals.get("self")), code.co_name
         elif line is None and is_users_file(code.co_filename):
             line, function = Source(code.co_filename, frame.f_lineno), code.co_name
         frame = frame.f_back

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,14 @@ from lowtide.tf.places import is_users_file, making_line
 
 _MADE: dict[str, set[Source]] = {}
 """By the file that says how a metric is updated: the lines that made such metrics."""
+
+
+_LINES: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
+
+
+def line_of_metric(metric: Any) -> Source | None:
+    """The line that made this very metric, for eager code, where it is at hand."""
+    return _LINES.get(metric) if isinstance(metric, keras.Metric) else None
 
 
 def metric_line(frames: Sequence[Any]) -> Source | None:
@@ -37,9 +46,12 @@ def _noting(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def init(metric: Any, *arguments: Any, **options: Any) -> None:
         code = getattr(type(metric).update_state, "__code__", None)
-        if code is not None and (line := making_line(metric)):
+        line = making_line(metric)
+        if code is not None and line is not None:
             _MADE.setdefault(code.co_filename, set()).add(line)
         original(metric, *arguments, **options)
+        if line is not None:
+            _LINES[metric] = line
 
     init.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]  # Keras reads it
     return init

@@ -21,12 +21,12 @@ from lowtide.tf.watch import Watch
 
 LEAST = 16 << 20
 """A device with less at its highest is not worth a look."""
-MORE, AGAIN = 1.01, 0.97
-"""By so much more than ever before is a new high; so much of it is the same high again."""
+MORE, LOW, AGAIN = 1.01, 0.7, 0.97
+"""By so much more than ever before is a new high; so much of it is low, and so much the same high again."""
 MOST = 4
 """Stretches in a run, at most."""
-SHORTEST, LONGEST = 0.2, 1.5
-"""Seconds that one takes: until the high has come again, within these."""
+SHORTEST, LONGEST = 0.2, 3.0
+"""Seconds that one takes: until the device was low and the high has come again, so that all of a loop was seen."""
 
 
 class Records(Protocol):
@@ -49,18 +49,18 @@ class Stretches:
     def __init__(self, watch: Watch, records: Records, between_steps: Callable[[], bool]) -> None:
         """`between_steps`: whether no step is running, nor has one ended since the last sample."""
         self._watch, self._records, self._between_steps = watch, records, between_steps
-        self._wanted = self._seen = self._count = 0
-        self._high = 0
+        self._wanted = self._high = self._count = 0
+        self._was_low = False
         self._since = 0.0
 
-    def sampled(self, peak: int) -> None:
-        """The most that the device had since the last sample."""
+    def sampled(self, in_use: int, peak: int) -> None:
+        """What the device has, and the most it had since the last sample."""
         records = self._records
         if records.in_stretch:
-            self._seen = max(self._seen, peak)
             age = self._watch.now - self._since
-            if age > LONGEST or (age > SHORTEST and self._seen >= AGAIN * self._wanted):
+            if age > LONGEST or (age > SHORTEST and self._was_low and peak >= AGAIN * self._wanted):
                 in_main_thread(self._end)
+            self._was_low |= in_use <= LOW * self._wanted
             return
         self._high = max(self._high, records.highest)
         between = self._between_steps()
@@ -73,7 +73,7 @@ class Stretches:
     def _begin(self) -> None:
         if self._records.in_stretch or not self._watch.alive or not is_users_turn() or not tf.executing_eagerly():
             return  # the next sample asks again
-        self._seen, self._since = 0, self._watch.now
+        self._was_low, self._since = False, self._watch.now
         if self._records.begin_stretch():
             self._count += 1
             self._high = max(self._high, self._wanted)
