@@ -20,6 +20,7 @@ from lowtide.diagnose.evidence import (
     rise,
     slow_samples,
     step_count,
+    step_of,
 )
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -60,6 +61,9 @@ def _surviving(recording: Recording) -> tuple[Source | None, float]:
     """The line that made most of what outlived the detailed steps, and its part."""
     left: Counter[Source | None] = Counter()
     for detail in recording.details:
+        step = step_of(recording, detail)
+        if step is not None and step.kind == "stretch":
+            continue  # it ends anywhere: what is there then need not stay
         for a in detail.allocations:
             if a.start and a.stop is None and a.category not in ("parameters", "optimizer state"):
                 left[_line(detail, a.site)] += a.chunk_bytes

@@ -40,6 +40,9 @@ class OnStep(Protocol):
     def begins(self, kind: str, key: object, given: int) -> None:
         """A call begins, with so many bytes handed to it as far as one sees."""
 
+    def tracing(self, key: object) -> None:
+        """In the middle of a call a graph is about to be made for it."""
+
     def traced(self, key: object, ops: int) -> None:
         """In the middle of a call a graph of so many ops was made for it, which runs next."""
 
@@ -132,6 +135,11 @@ class Steps:
     def calling(self) -> int:
         """The identity of what the script has called and is still running; 0 when nothing."""
         return self._inside.calling
+
+    def note_tracing(self) -> None:
+        """A graph is about to be made by what is running."""
+        if self._inside.calling and tf.executing_eagerly():  # not while another is being traced
+            self._on_step.tracing(self._inside.calling)
 
     def note_trace(self, trains: bool, ops: int) -> None:
         """A graph of so many ops was made by what is running: whether it trains."""

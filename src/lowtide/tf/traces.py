@@ -51,6 +51,7 @@ class Traces:
             code = getattr(inspect.unwrap(options.python_function), "__code__", None)
             if not self._watch.alive or (code is not None and is_ours(code.co_filename)):
                 return original(function_type, type_context, func_graph, options)
+            self._watch.attempt("a trace", self._steps.note_tracing)
             before, rss = time.perf_counter(), self._watch.rss()
             concrete = original(function_type, type_context, func_graph, options)
             seconds, grown = time.perf_counter() - before, self._watch.rss() - rss

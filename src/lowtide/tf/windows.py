@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LARGE = 1000
 """Ops of a graph. Optimizing it makes many times as many allocations, all of them gone before it runs, and TensorFlow's
-profiler would keep each of them until the window closes. So such a window opens again when that is done."""
+profiler would keep each of them until the window closes. So such a window opens when that is done."""
 
 
 class Windows:
@@ -33,7 +33,8 @@ class Windows:
         self._open: Window | None = None
         self._counted = False
         self._stretch: Window | None = None
-        self._unready = False  # a large graph was traced in the open window, and has not run yet
+        self._put_off: Window | None = None  # until the graph that is being made for its call is there
+        self._unready = False  # a large graph was traced for it, and has not run yet
         self.survivors: dict[int, tuple[int, Known]] = {}
         """By address, what outlived the latest window: its requested bytes and what it is."""
 
@@ -43,14 +44,26 @@ class Windows:
         if reason:
             self._begin(reason, key)
 
+    def tracing(self, key: object) -> None:
+        """What was called needs a graph, which is made now: that takes long, and what it takes is not the step's."""
+        window = self._open
+        if window is not None and window.key == key:
+            self._open, self._put_off = None, window
+            window.drop()
+
     def traced(self, key: object, ops: int) -> None:
         """What was called has just been traced to so many ops, and runs next."""
-        if self._open is None and (reason := self._choice.traced()):
+        window, self._put_off = self._put_off, None
+        reason = window.reason if window else self._choice.traced() if self._open is None else ""
+        if not reason:
+            return
+        if ops > LARGE:
+            self._put_off, self._unready = window or Window(self._watch, self._owner, reason, key), True
+        else:
             self._begin(reason, key)
-        self._unready = self._open is not None and (self._unready or ops > LARGE)  # one may be inside another
 
     def readying(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """In place of `Context.call_function`: a large graph is made ready before its window opens again."""
+        """In place of `Context.call_function`: a large graph is made ready before its window opens."""
 
         @functools.wraps(original)
         def call_function(context: Any, name: Any, inputs: Any, outputs: int) -> Any:
@@ -62,10 +75,9 @@ class Windows:
         return call_function
 
     def _make_ready(self, context: Any, name: Any, inputs: Any, outputs: int) -> None:
-        window, self._open = self._open, None
-        if window is None:
+        window, self._put_off = self._put_off, None
+        if window is None or self._open is not None:
             return
-        window.drop()
         with self._owner.steps.within(), self._watch.quiet():
             compat_watch.make_ready(context, name, inputs, outputs)
         self._begin(window.reason, window.key)
@@ -75,7 +87,7 @@ class Windows:
 
     def ends(self, kind: str, key: object, number: int | None, peak: int | None, rss: int = 0) -> bool:
         detail = None
-        window = self._open
+        window, self._put_off, self._unready = self._open, None, False
         if window is not None and window.key == key:
             self._open = None
             detail = self._watch.attempt("a detailed step", lambda: window.close(number))
