@@ -138,7 +138,7 @@ class Steps:
 
     def note_tracing(self) -> None:
         """A graph is about to be made by what is running."""
-        if self._inside.calling and tf.executing_eagerly():  # not while another is being traced
+        if self._inside.calling:
             self._on_step.tracing(self._inside.calling)
 
     def note_trace(self, trains: bool, ops: int) -> None:

@@ -53,13 +53,15 @@ class Windows:
 
     def traced(self, key: object, ops: int) -> None:
         """What was called has just been traced to so many ops, and runs next."""
-        window, self._put_off = self._put_off, None
+        window = self._put_off
         reason = window.reason if window else self._choice.traced() if self._open is None else ""
         if not reason:
             return
-        if ops > LARGE:
-            self._put_off, self._unready = window or Window(self._watch, self._owner, reason, key), True
+        self._unready = self._unready or ops > LARGE  # one may call another, and be small itself
+        if self._unready:
+            self._put_off = window or Window(self._watch, self._owner, reason, key)
         else:
+            self._put_off = None
             self._begin(reason, key)
 
     def readying(self, original: Callable[..., Any]) -> Callable[..., Any]:
