@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import inspect
 import os
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from lowtide.tf.device import DeviceCounter
 from lowtide.tf.hooks import LayerSources, layer_init
 from lowtide.tf.labels import LayerNames
 from lowtide.tf.nodes import KnownGraphs
+from lowtide.tf.objects import of_classes
 from lowtide.tf.patches import Patch, patched
 from lowtide.tf.pipelines import Pipelines
 from lowtide.tf.places import Births, calling_line, making_line
@@ -72,7 +72,7 @@ class Attachment:
         self._script_is_over = False
         self._device_noted = False
         self._patches = contextlib.ExitStack()
-        self._older_layers = {thing.name for thing in gc.get_objects() if isinstance(thing, keras.Layer)}
+        self._older_layers = {layer.name for layer in of_classes(keras.Layer)}
 
     def install(self) -> None:
         self._patches.enter_context(patched(self._all_patches()))

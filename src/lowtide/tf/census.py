@@ -8,11 +8,10 @@ groups are followed together, one level at a time, since each level costs a pass
 from __future__ import annotations
 
 import bisect
-import gc
 import mmap
-import types
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, NamedTuple
 
 import keras
@@ -22,6 +21,7 @@ from lowtide.program import Source
 from lowtide.record import Held, Made, Site
 from lowtide.tf import compat, compat_watch
 from lowtide.tf.holders import Chains
+from lowtide.tf.objects import of_classes, referred_to
 from lowtide.tf.places import Births
 from lowtide.tf.reach import Reach
 from lowtide.tf.traces import NODE_BYTES
@@ -83,12 +83,11 @@ def made_so_far(births: Births, layers: Iterable[Source]) -> list[Made]:
 def take_census(births: Births, chunks: list[compat_watch.Chunk], now: float, step: int | None) -> list[Held]:
     """Everything alive that holds memory, grouped by holder."""
     reach = Reach(_LEAVES)
-    objects = gc.get_objects()
-    groups = _worth_it(_alike(list(_grouped(objects, reach.arrays, births, _ChunkOf(chunks)).values())))
+    groups = _worth_it(_alike(list(_grouped(reach.arrays, births, _ChunkOf(chunks)).values())))
     lists = [group.things for group in groups]
     deep = [group.kind != "graph" and len(group.things) >= MANY and group.bytes >= DEEP for group in groups]
-    chains = Chains(reach, lists, (objects, groups, lists, *lists), deep)
-    del objects, lists, reach
+    chains = Chains(reach, lists, (groups, lists, *lists), deep)
+    del lists, reach
     return _merged(
         Held(now, step, g.kind, g.made, chain.text, chain.line, len(g.things), g.bytes, g.viewed, g.example)
         for g, chain in zip(groups, chains.found, strict=True)
@@ -141,18 +140,13 @@ def _merged(rows: Iterable[Held]) -> list[Held]:
     return sorted(found.values(), key=lambda row: -row.bytes)
 
 
-def _grouped(objects: list[Any], reached: list[Any], births: Births, chunk_of: _ChunkOf) -> dict[Any, Group]:
-    kinds: dict[type, str | None] = {}
+def _grouped(reached: list[Any], births: Births, chunk_of: _ChunkOf) -> dict[Any, Group]:
     groups: dict[Any, Group] = {}
     seen: set[int] = set()
-    for thing in objects:
-        cls = type(thing)
-        if cls not in kinds:
-            kinds[cls] = next((kind for kind, parent in _KINDS if issubclass(cls, parent)), None)
-        kind = kinds[cls]
-        if kind is not None:
-            _add(groups, seen, kind, thing, births, chunk_of)
-    for array in _arrays(objects, reached):
+    for thing in of_classes(*(parent for _, parent in _KINDS)):
+        kind = next(kind for kind, parent in _KINDS if isinstance(thing, parent))
+        _add(groups, seen, kind, thing, births, chunk_of)
+    for array in {id(array): array for array in chain(reached, referred_to(np.ndarray))}.values():
         _add(groups, seen, "array", array, births, chunk_of)
     return groups
 
@@ -232,14 +226,3 @@ class _ChunkOf:
         if at >= 0 and address < self._starts[at] + self._chunks[at].size:
             return Pinned(self._starts[at], self._chunks[at].requested, viewed)
         return Pinned(address, whole, viewed)
-
-
-def _arrays(objects: Iterable[Any], reached: list[Any]) -> list[Any]:
-    """Arrays that some collected object holds: NumPy's own are not collected, so they are not in the list."""
-    containers = [thing for thing in objects if not isinstance(thing, types.ModuleType | type | types.FunctionType)]
-    found: dict[int, Any] = {id(array): array for array in reached}
-    for start in range(0, len(containers), 20_000):
-        for thing in gc.get_referents(*containers[start : start + 20_000]):
-            if isinstance(thing, np.ndarray):
-                found[id(thing)] = thing
-    return list(found.values())

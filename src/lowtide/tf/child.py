@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -82,7 +83,7 @@ def fit_target(
                 (folder / "go").touch()
             code = child.wait()
         except KeyboardInterrupt:
-            child.send_signal(signal.SIGINT)
+            pass_on_interrupt(child)
             code = child.wait()
         if (folder / "answer.json").exists():
             answer = json.loads((folder / "answer.json").read_text())
@@ -114,6 +115,13 @@ def controlled_environment(folder: str) -> dict[str, str]:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={folder}/xla --xla_dump_hlo_as_text"
     own = {"XLA_FLAGS": flags.strip(), "TF_BFC_MEMORY_DUMP": f"{folder}/allocator"}
     return {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **CONTROLLED, **own}
+
+
+def pass_on_interrupt(child: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C is the script's affair. A terminal tells every process of its group, so one in ours has heard of it."""
+    with contextlib.suppress(ProcessLookupError):
+        if os.getpgid(child.pid) != os.getpgrp():
+            child.send_signal(signal.SIGINT)
 
 
 def environment_beside(folder: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any, NamedTuple
 
 import keras
@@ -12,6 +11,7 @@ from lowtide.program import Source
 from lowtide.record import Site
 from lowtide.tf import compat, compat_watch
 from lowtide.tf.labels import LayerNames
+from lowtide.tf.objects import of_classes
 from lowtide.tf.places import Births
 
 
@@ -44,14 +44,8 @@ def living() -> Living:
         (compat.OPTIMIZER_CLASS, found.optimizers),
         (compat_watch.V1_OPTIMIZER_CLASS, found.v1_optimizers),
     )
-    lists: dict[type, list[Any] | None] = {}
-    for thing in gc.get_objects():
-        kind = type(thing)
-        if kind not in lists:
-            lists[kind] = next((into for parent, into in wanted if issubclass(kind, parent)), None)
-        into = lists[kind]
-        if into is not None:
-            into.append(thing)
+    for thing in of_classes(*(parent for parent, _ in wanted)):
+        next(into for parent, into in wanted if isinstance(thing, parent)).append(thing)
     return found
 
 
@@ -62,10 +56,7 @@ class Tensors(NamedTuple):
 
 def count_tensors() -> Tensors:
     """How many eager tensors are alive, and their bytes, views counted whole."""
-    wanted = compat_watch.EAGER_TENSOR_CLASS
-    objects = gc.get_objects()
-    kinds = list(map(type, objects))
-    found = [thing for kind, thing in zip(kinds, objects, strict=True) if kind is wanted]
+    found = of_classes(compat_watch.EAGER_TENSOR_CLASS)
     return Tensors(len(found), sum(int(t.shape.num_elements() or 0) * t.dtype.size for t in found))
 
 

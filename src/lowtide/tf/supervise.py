@@ -25,6 +25,7 @@ from lowtide.machine import oom_kills
 from lowtide.record import Outcome, Run, Sample, Writer, create_recording, finish_recording, load_recording
 from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, this_machine
 from lowtide.record.types import OUTSIDE
+from lowtide.tf.child import pass_on_interrupt
 from lowtide.tf.tracers import check_tracer
 from lowtide.tf.watch import FLUSH_SECONDS
 from lowtide.units import format_size
@@ -114,7 +115,7 @@ def _follow(
                     on_sample(last)
                 wait_for_end(INTERVAL)
             except KeyboardInterrupt:
-                child.send_signal(signal.SIGINT)
+                pass_on_interrupt(child)
         memory.close()
     return last
 
