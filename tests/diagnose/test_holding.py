@@ -236,9 +236,10 @@ def test_a_queue_that_fills_faster_than_it_empties_is_named_where_it_is_made() -
 def test_a_queue_that_is_full_from_the_first_look_on_is_named_where_it_is_made_if_anybody_takes_from_it() -> None:
     filled = QUEUE.replace("Thread(target=load).start()", "for row in rows: batches.put(row)")
     row = held("array", "batches.queue (deque of 60, global of train.py)", 60, 300)
-    for code, line in ((filled, 1), (filled.replace("batches.get()", "x"), 2)):
+    fills = filled.replace("batches.get()", "x")
+    for code, line, id_ in ((filled, 1, "queued-batches"), (fills, 2, "arrays-kept")):
         found = diagnose(recording(code, kind="fit", line=4, census=(row,)))
-        assert (found[0].id, found[0].source) == ("arrays-kept", at(line))
+        assert (found[0].id, found[0].source) == (id_, at(line))
 
 
 def test_a_few_names_of_one_form_are_no_leak_where_nobody_saw_them_come() -> None:

@@ -550,6 +550,36 @@ def test_raw_allocator(addresses: Any) -> None:
     assert addresses["freed"] is None
 
 
+HALF_PRODUCT = """
+import json
+import tensorflow as tf
+from lowtide.simulate import simulate
+from lowtide.tf import compat, profile
+from lowtide.tf.trace import capture_function
+
+weights, sink = tf.cast(tf.random.normal([256, 128]), tf.float16), tf.Variable(0.0)
+
+@tf.function
+def product(x):
+    sink.assign(1.0)
+    return tf.matmul(x, weights)
+
+x = tf.cast(tf.random.normal([512, 256]), tf.float16)
+product(x)
+events = profile.memory_events(lambda: product(x))
+taken = sum(e.requested for e in events if e.temporary and e.requested > 4096)
+timeline = simulate(capture_function(product, (x,), {}).program, 512)
+print(json.dumps([compat.onednn_computes("float16"), taken, timeline.peak - timeline.resident]))
+"""
+
+
+def test_onednn_computes() -> None:
+    by_onednn, taken, predicted = run_script(HALF_PRODUCT)
+    floats = 4 * (512 * 256 + 256 * 128 + 512 * 128)
+    assert taken == (0 if by_onednn else floats)
+    assert predicted >= taken + 2 * 512 * 128 - 256, "but for the scalar that the step replaces"
+
+
 def test_every_fact_has_a_test_that_bears_its_name() -> None:
     facts = [name for name, value in vars(compat).items() if getattr(value, "__module__", "") == compat.__name__]
     tests = " ".join(name for name in globals() if name.startswith("test_"))

@@ -24,6 +24,7 @@ ONCE, FEW = 2, 8
 """Calls. What is called so few times is called for all there is; so many, where nothing trains and it gets all of a
 name."""
 _FIRST = re.compile(r"[\[(]\s*(\d+)")
+_NUMBER = re.compile(r"\d+")
 
 
 def jacobian(recording: Recording) -> Iterator[Finding]:
@@ -180,11 +181,16 @@ def evaluated_at_once(recording: Recording) -> Iterator[Finding]:
 def _rows(detail: Detail) -> tuple[int, float]:
     """The first dimension that most of the peak's bytes have in common, and their part of what the step added."""
     rows: Counter[int] = Counter()
+    weights = {_sizes(a.shape) for a in detail.allocations if a.category == "parameters"}  # and what they are made of
     for a in detail.at_peak:
         first = _FIRST.match(a.shape)
-        if a.start and first:
+        if a.start and first and _sizes(a.shape) not in weights:
             rows[int(first[1])] += a.chunk_bytes
     if not rows:
         return 0, 0.0
     most, size = rows.most_common(1)[0]
     return most, size / max(1, detail.peak_bytes - detail.begin_bytes)
+
+
+def _sizes(shape: str) -> tuple[str, ...]:
+    return tuple(_NUMBER.findall(shape))

@@ -87,9 +87,10 @@ def queued(recording: Recording) -> Iterator[Finding]:
     code = read_code(recording)
     waiting = [row for row in recording.census if row.kind in ("array", "tensor") and ".queue (deque of" in row.holder]
     most = max(waiting, key=lambda row: row.bytes, default=None)
+    name = most.holder.partition(" (")[0].split(".")[-2] if most is not None else ""
     # One that only ever fills is a leak, and the line that puts things there is named for it.
-    if most is not None and most not in last_census(recording) and is_worth(recording, most.bytes, 2 * NOTABLE):
-        name = most.holder.partition(" (")[0].split(".")[-2]
+    empties = most is not None and (most not in last_census(recording) or code.takes_from(name))
+    if most is not None and empties and is_worth(recording, most.bytes, 2 * NOTABLE):
         source = likeliest(code, code.assigns(name)) or most.held_at
         yield Finding(
             "queued-batches", PROBLEM, f"{most.objects:,} of {most.example} wait in the queue `{name}`", most.bytes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
@@ -126,16 +125,9 @@ def _without_end(code: Code, row: Held) -> tuple[Source, str] | None:
         for call in calls_in(code.statement(line)):
             arguments, named, fix = _ENDLESS.get(last_name(call.func), (0, "", ""))
             bounded = len(call.args) >= arguments or any(k.arg == named for k in call.keywords)
-            if not bounded and (named == "maxlen" or _is_taken_from(code, line)):
+            if not bounded and (named == "maxlen" or any(code.takes_from(name) for name in code.bound_at(line))):
                 return line, fix
     return None
-
-
-def _is_taken_from(code: Code, made: Source) -> bool:
-    """Whether the code ever takes something out of the queue that a line makes: one that only fills is a list."""
-    names = {last_name(target) for target in getattr(code.statement(made), "targets", ())}
-    takes = [call.func for _, call in code.calls(".get", ".get_nowait")]
-    return any(isinstance(func, ast.Attribute) and last_name(func.value) in names for func in takes)
 
 
 def _fix(holder: str, kind: str) -> str:

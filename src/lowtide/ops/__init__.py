@@ -1,7 +1,7 @@
 """What is known of each op type, as tables."""
 
 from lowtide.ops.data import chosen_by_data, is_branching, is_lowered
-from lowtide.ops.scratch import SCRATCH_FIRST, SCRATCH_IN_BODIES
+from lowtide.ops.scratch import HALVES, OWN_KERNEL, SCRATCH_FIRST, SCRATCH_OF_OWN_KERNELS
 from lowtide.ops.table import (
     ANY_INPUT,
     LOWERING_ATTRIBUTE,
@@ -16,9 +16,11 @@ from lowtide.ops.table import (
 
 __all__ = [
     "ANY_INPUT",
+    "HALVES",
     "LOWERING_ATTRIBUTE",
+    "OWN_KERNEL",
     "SCRATCH_FIRST",
-    "SCRATCH_IN_BODIES",
+    "SCRATCH_OF_OWN_KERNELS",
     "UNKNOWN",
     "WANTED_ATTRIBUTES",
     "WANTS_CONSTANTS",

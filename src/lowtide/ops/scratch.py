@@ -75,12 +75,13 @@ SCRATCH_FIRST: Mapping[str, Callable[[Op, Sequence[Value], Sequence[Value], int]
 """(op, inputs, outputs, batch) -> bytes of the buffers that an op takes before its outputs and holds while it runs."""
 
 
-# In the body of a loop or a branch TensorFlow's own kernels run: oneDNN's graph pass leaves bodies alone.
+# TensorFlow's own kernels run where oneDNN's do not: in the body of a loop or a branch, which its graph pass leaves
+# alone, and for 16 bits on a processor that oneDNN does not compute these on.
 
 _WORKING_SET = 30 << 20
 """Bytes that the columns of as many images as are worked on at once may take, with what they are multiplied by."""
-_ONE_IMAGE_AT_A_TIME = 1 << 17
-"""Elements. An image with more has all threads to itself."""
+_ONE_IMAGE_AT_A_TIME = 1 << 19
+"""Bytes. An image with more has all threads to itself."""
 
 
 def _columns(image: Value, filters: Value, batch: int) -> tuple[int, int]:
@@ -109,8 +110,9 @@ def _input_gradient_in_columns(op: Op, given: Sequence[Value], made: Sequence[Va
     if given[2].shape is None or given[1].shape is None:
         return 0
     columns, work = _columns(given[2], given[1], batch)
-    alone = given[2].shape[0].at(batch) == 1 or work >= _ONE_IMAGE_AT_A_TIME
-    return columns if alone else _images_at_once(work, _item(given[2], batch)) * columns
+    item = _item(given[2], batch)
+    alone = given[2].shape[0].at(batch) == 1 or work * item >= _ONE_IMAGE_AT_A_TIME
+    return columns if alone else _images_at_once(work, item) * columns
 
 
 def _item(value: Value, batch: int) -> int:
@@ -121,9 +123,21 @@ def _nothing(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) 
     return 0
 
 
-SCRATCH_IN_BODIES: Mapping[str, Scratch] = {
+def _in_floats(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:
+    """A product in 16 bits: both operands and the result once more, in 32."""
+    if given[0].dtype not in HALVES:
+        return SCRATCH.get(op.kind, _nothing)(op, given, made, batch)
+    return 2 * sum(value.bytes(batch) for value in (*given[:2], made[0]))
+
+
+HALVES = frozenset({"half", "float16", "bfloat16"})
+
+SCRATCH_OF_OWN_KERNELS: Mapping[str, Scratch] = {
     **dict.fromkeys(("Conv2D", "_FusedConv2D"), _nothing),
     "Conv2DBackpropFilter": _filter_gradient_in_columns,
     "Conv2DBackpropInput": _input_gradient_in_columns,
+    **dict.fromkeys(("MatMul", "_FusedMatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _in_floats),
 }
-"""As `SCRATCH`, for ops in bodies; what is not here is as outside."""
+"""As `SCRATCH`, for TensorFlow's own kernels; what is not here is as oneDNN's."""
+OWN_KERNEL = "own_kernel"
+"""The attribute of an op outside all bodies whose kernel is TensorFlow's own."""

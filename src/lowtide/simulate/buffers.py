@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from lowtide.ops import SCRATCH_FIRST, SCRATCH_IN_BODIES, UNKNOWN, Act, Rule, is_branching, is_lowered, rule_at, rule_of
+from lowtide.ops import (
+    OWN_KERNEL,
+    SCRATCH_FIRST,
+    SCRATCH_OF_OWN_KERNELS,
+    UNKNOWN,
+    Act,
+    Rule,
+    is_branching,
+    is_lowered,
+    rule_at,
+    rule_of,
+)
 from lowtide.program import Op, Program, Value
 
 T = TypeVar("T")
@@ -139,7 +150,8 @@ def _is_plain(op: Op, rule: Rule, values: Sequence[Value]) -> bool:
 
 def _scratch(op: Op, rule: Rule, values: Sequence[Value], batch: int, inside: bool) -> int:
     """`inside`: in the body of a loop or a branch, where oneDNN's graph pass does not come."""
-    scratch = SCRATCH_IN_BODIES.get(op.kind, rule.scratch) if inside else rule.scratch
+    own = inside or bool(op.attrs.get(OWN_KERNEL))
+    scratch = SCRATCH_OF_OWN_KERNELS.get(op.kind, rule.scratch) if own else rule.scratch
     return 0 if scratch is None else _in_the_op(scratch, op, values, batch)
 
 

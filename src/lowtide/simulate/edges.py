@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
+from lowtide.ops import OWN_KERNEL
 from lowtide.program import Op, Program
 
 KEPT_IN_ORDER = 8
@@ -114,7 +115,9 @@ def _same(position: Sequence[int], twins: Sequence[int]) -> list[int]:
 
 def _is_replaced(program: Program, index: int) -> bool:
     op = program.ops[index]
-    return op.kind in REPLACED and bool(op.outputs) and program.values[op.outputs[0]].dtype in _ONEDNN_TYPES
+    if op.kind not in REPLACED or not op.outputs or op.attrs.get(OWN_KERNEL):
+        return False
+    return program.values[op.outputs[0]].dtype in _ONEDNN_TYPES
 
 
 def _readers(

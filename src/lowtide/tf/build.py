@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from lowtide.ops import WANTED_ATTRIBUTES, WANTS_CONSTANTS, rule_of
+from lowtide.ops import HALVES, OWN_KERNEL, SCRATCH_OF_OWN_KERNELS, WANTED_ATTRIBUTES, WANTS_CONSTANTS, rule_of
 from lowtide.program import Dim, Note, Op, Program, Value
 from lowtide.tf import compat
 from lowtide.tf.compat import GraphDef
@@ -147,6 +147,10 @@ class _Builder:
         attrs: dict[str, object] = {
             name: _plain(node.attr[name]) for name in WANTED_ATTRIBUTES.get(node.op, ()) if name in node.attr
         }
+        if node.op in SCRATCH_OF_OWN_KERNELS and "T" in node.attr:
+            dtype = tf.as_dtype(node.attr["T"].type).name
+            if dtype in HALVES and not compat.onednn_computes(dtype):
+                attrs[OWN_KERNEL] = True
         for position in WANTS_CONSTANTS.get(node.op, ()):
             data = [e for e in sources if e.output != CONTROL]
             if position < len(data):

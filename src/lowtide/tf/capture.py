@@ -46,6 +46,8 @@ class Step:
 
     def pack(self, flat: Sequence[Any]) -> Any:
         """The flat outputs in the structure that the user's function returns them in."""
+        if self.results is None:
+            return None
         return tf.nest.pack_sequence_as(self.results, list(flat), expand_composites=True)
 
 

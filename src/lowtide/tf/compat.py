@@ -12,6 +12,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -401,3 +402,22 @@ def _fields(stats: Sequence[Any], names: dict[int, str]) -> dict[str, Any]:
         value = getattr(stat, kind)
         found[names[stat.metadata_id]] = names[value] if kind == "ref_value" else value
     return found
+
+
+_NEEDED = {"bfloat16": {"avx512f", "avx_ne_convert"}, "float16": {"avx512_fp16", "amx_fp16", "avx_ne_convert"}}
+"""Instructions of the processor, any of which will do."""
+
+
+@cache
+def onednn_computes(dtype: str) -> bool:
+    """Whether TensorFlow has oneDNN compute products and convolutions of 16 bits on this processor: else its own
+    kernels do, which for a product need both operands and the result once more in 32 bits."""
+    flags = {flag for line in _cpu_info() if line.startswith("flags") for flag in line.split()}
+    return not flags or bool(_NEEDED.get("float16" if dtype == "half" else dtype, flags) & flags)
+
+
+def _cpu_info() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []
