@@ -191,7 +191,9 @@ def _bytes_of(budget: str | int, program: Program, batch: int) -> int:
 def release(model: Any) -> None:
     """Undo `fit_within`: the model trains as TensorFlow would have it."""
     from lowtide.tf.fit import release as undo
+    from lowtide.tf.trace import require_compiled
 
+    require_compiled(model)
     undo(model)
 
 
@@ -201,6 +203,8 @@ def function(budget: str | int, seconds: float = 20.0) -> Callable[[Callable[...
         @lowtide.function(budget="4 GiB")
         def train_step(x, y): ...
     """
+    if callable(budget):
+        raise BadUse("@lowtide.function without a budget; expected @lowtide.function(budget=\"4 GiB\")")
     parse_size(budget, of=100)
 
     def decorate(python_function: Callable[..., Any]) -> Callable[..., Any]:

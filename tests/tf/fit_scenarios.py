@@ -209,8 +209,14 @@ def custom_loop(make: Callable[..., Any]) -> dict[str, list[bytes]]:
             weight.assign_sub(rate * gradient)
         return {"loss": loss, "rows": tf.constant(rows)}
 
+    def decay(x: Any) -> None:
+        """Returns nothing."""
+        for weight in weights:
+            weight.assign(0.99 * weight * tf.reduce_mean(tf.ones_like(x)))
+
     train = make(step)
     x = random_like(9, 128, 128)
+    assert make(decay)(x) is None
     calls = [train(x, 0.1), train(x, 0.1), train(x, 0.05), train(x[:60], 0.05), train(x, rate=0.1, flip=True)]
     return {
         "outputs": [np.asarray(value).tobytes() for call in calls for value in (call["loss"], call["rows"])],
@@ -268,6 +274,11 @@ def refusals() -> dict[str, Any]:
     for name, make in (("not compiled", lambda: keras.Sequential([keras.Input((2,))])), ("no model", lambda: 3)):
         try:
             lowtide.fit_within(make(), BUDGET, BATCH)
+        except lowtide.LowtideError as error:
+            said[name] = str(error)
+    for name, misused in (("no budget", lambda: lowtide.function(print)), ("released", lambda: lowtide.release("x"))):
+        try:
+            misused()
         except lowtide.LowtideError as error:
             said[name] = str(error)
     for name, budget in (("no size", "lots"), ("nothing", 0)):

@@ -504,3 +504,54 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "model.keras"
     path.write_bytes(b"not a zip")
     assert "not a Keras model" in one_line(lowtide("predict", str(path)), 2)
+
+
+def test_a_model_that_is_frozen_whole_is_not_what_trains(tmp_path: Path) -> None:
+    """In a GAN trained by `train_on_batch` the discriminator may be: what trains comes after it."""
+    gan = """
+        judge = make_model()
+        judge.trainable = False
+        forge = keras.Sequential([keras.Input([32]), keras.layers.Dense(64, name="forge"), judge])
+        forge.compile("adam", "mse")
+        judge.train_on_batch(x[:16], y[:16])
+        forge.train_on_batch(np.zeros([16, 32], "float32"), y[:16])
+    """
+    answer = predicted(tmp_path, DENSE, gan)
+    assert answer["categories"]["optimizer state"] >= 2 * 4 * (32 * 64 + 64)
+    assert any("forge" in layer["layer"] for layer in answer["layers"])
+
+
+def test_ragged_rows_are_tried_out_whole(tmp_path: Path) -> None:
+    ragged = """
+        import tensorflow as tf
+
+        table = tf.Variable(tf.random.normal([500, 64]))
+
+        @tf.function
+        def step(ids, y):
+            with tf.GradientTape() as tape:
+                rows = tf.ragged.map_flat_values(tf.nn.embedding_lookup, table, ids)
+                loss = tf.reduce_mean((tf.reduce_mean(rows, axis=1) - y) ** 2)
+            table.assign_sub(tf.convert_to_tensor(tape.gradient(loss, table)))
+            return loss
+
+        ids = tf.ragged.range(tf.range(1, 33))
+        step(ids, tf.ones([32, 64]))
+    """
+    assert predicted(tmp_path, ragged)["peak_bytes"] > 2 * 500 * 64 * 4
+
+
+def test_a_function_that_goes_through_a_dataset_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    epoch = """
+        import tensorflow as tf
+
+        total = tf.Variable(0.0)
+
+        @tf.function
+        def epoch(dataset):
+            for x in dataset:
+                total.assign_add(tf.reduce_sum(x))
+
+        epoch(tf.data.Dataset.from_tensor_slices(tf.ones([8, 4])).batch(2))
+    """
+    assert "'epoch' is given a dataset" in one_line(lowtide("predict", str(written(tmp_path, epoch))), 2)

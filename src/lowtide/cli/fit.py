@@ -40,5 +40,5 @@ def run(options: argparse.Namespace) -> int:
         options.arguments,
         options.budget,
         options.seconds,
-        lambda facts: console.print(plan_view(facts, title)),
+        lambda facts: console.print(plan_view(facts, title, options.budget)),
     )

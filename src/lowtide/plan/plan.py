@@ -70,6 +70,13 @@ class Plan:
         """Predicted extra time, as a fraction of the step's."""
         return self.seconds / self.seconds_before - 1 if self.seconds_before else 0.0
 
+    def __repr__(self) -> str:
+        """In one line: what it has, beside its numbers, is as long as the step."""
+        again = len(self.schedule) - len(set(self.schedule))
+        peaks = f"{format_size(self.peak)} at the peak instead of {format_size(self.before.chunk_peak)}"
+        paid = f"{again:,} ops computed again, {self.slowdown:+.1%} of a step"
+        return f"Plan for {format_size(self.budget)}: {peaks}, {paid}"
+
 
 def make_plan(
     program: Program,
@@ -226,7 +233,8 @@ class _Search:
         if self.limited:
             few = [plans[i] for i in (best, *next_best[: OF_THOSE - 1])]
             smallest = smallest_region(few, self.size, self.ahead, self.budget, max(smallest, self.budget + 1))
-        offered = ", ".join(offers(plans[best], timelines[best], self.room))
+        room = timelines[best].chunk_peak * self.budget // smallest  # with as much to spare as the smallest budget has
+        offered = ", ".join(offers(plans[best], timelines[best], room))
         return Infeasible(
             f"no plan found within {format_size(self.budget)}: the smallest budget reached is "
             f"{format_size(smallest)}, set by {self.planner.problem.label(tightest.node)}; "

@@ -12,10 +12,15 @@ from rich.text import Text
 from lowtide.units import format_size
 
 
-def plan_view(facts: Mapping[str, Any], title: str) -> RenderableType:
-    """Peak without and with, time paid, and the moves: `facts` are those of `lowtide.plan.plan_facts`."""
+def plan_view(facts: Mapping[str, Any], title: str, asked: str = "") -> RenderableType:
+    """Peak without and with, time paid, and the moves: `facts` are those of `lowtide.plan.plan_facts`.
+
+    `asked` is the budget as it was given: a part of what `predict` says of the plain run, its data included.
+    """
     headline = Text(f"{title} with batch {facts['batch']} in ")
     headline.append(format_size(facts["budget_bytes"]), style="bold")
+    if asked.strip().endswith("%"):
+        headline.append(f" ({asked.strip()} of what plain TensorFlow needs, data on the device included)")
     headline.append(", with the same results")
     table = Table(box=None, padding=(0, 1))
     table.add_column("a training step", no_wrap=True)

@@ -27,6 +27,7 @@ CONTROLLED = {
 }
 """Environment of every process whose memory Lowtide predicts or measures."""
 LIMIT = "TF_CPU_BFC_MEM_LIMIT_IN_MB"
+LARGER = "what a script makes besides its step is not planned: give it a larger budget"
 
 
 class ScriptFailed(LowtideError):
@@ -89,8 +90,12 @@ def fit_target(
             answer = json.loads((folder / "answer.json").read_text())
             raise _error(answer["exit_code"], answer["error"])
         if code < 0:
-            raise ScriptFailed(f"{target} was ended by {_cause(code)}")
+            hint = f", as TensorFlow may be where the allocator has no more; {LARGER}" if -code in _ABORTS else ""
+            raise ScriptFailed(f"{target} was ended by {_cause(code)}{hint}")
         return code
+
+
+_ABORTS = (signal.SIGABRT, signal.SIGSEGV)
 
 
 def _worker(

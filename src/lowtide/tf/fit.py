@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from lowtide.errors import BadUse, NotCapturable
+from lowtide.errors import BadUse, Infeasible, NotCapturable
 from lowtide.plan import Plan
 from lowtide.program import Program
 from lowtide.tf import compat, profile
@@ -114,7 +114,16 @@ class PlannedStep:
 
     def _planned(self, step: Step, batch: int) -> Planned:
         """Planned for the allocator as it is now."""
-        plan = self._make(program_as_it_lies(step), batch)
+        try:
+            plan = self._make(program_as_it_lies(step), batch)
+        except Infeasible as error:
+            if not self.variants:
+                raise
+            shapes = ", ".join(str(shape) for shape in _shapes(step))
+            raise Infeasible(
+                f"training began, and then a step came that does not fit: batch {batch}, given {shapes}; {error}",
+                error.smallest_bytes,
+            ) from None
         return batch, plan, as_function(step, planned_graph(step.graph_def, plan), plan.timeline.preparation)
 
 

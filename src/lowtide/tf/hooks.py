@@ -106,6 +106,9 @@ def _replaced_train_function(replacement: Replace, busy: _Busy, original: Callab
     def make(model: Any, force: bool = False) -> None:
         if model.train_function is not None and not force:
             return
+        if _trains_nothing(model):
+            _left_alone(model, busy, original, force)
+            return
         planned: list[Callable[[Any], Any]] = []
 
         def step(data: Any) -> Any:
@@ -184,6 +187,10 @@ class _Busy(threading.local):
 def _keras_train_function(on_step: OnStep, busy: _Busy, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(model: Any, force: bool = False) -> None:
+        if _trains_nothing(model):
+            _left_alone(model, busy, original, force)
+            return
+
         def instead_of_training(iterator: Any) -> NoReturn:
             with busy:
                 on_step.model(model, next(iter(iterator)))
@@ -191,6 +198,18 @@ def _keras_train_function(on_step: OnStep, busy: _Busy, original: Callable[..., 
         model.train_function = instead_of_training
 
     return make
+
+
+def _trains_nothing(model: Any) -> bool:
+    """Whether all that a model has is frozen, as the discriminator of a GAN may be: its step is not the training."""
+    own_step = type(model).train_step is not keras.Model.train_step
+    return bool(model.built) and not own_step and bool(model.variables) and not model.trainable_variables
+
+
+def _left_alone(model: Any, busy: _Busy, original: Callable[..., Any], force: bool) -> None:
+    """Its step is Keras's own, and what it calls is nobody's step."""
+    original(model, force=force)
+    model.train_function = busy.ignoring(model.train_function)
 
 
 def _without_callbacks(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -63,19 +63,32 @@ def rehearse(step: Step, arguments: Sequence[Any], batch: int, choose_branches: 
     if _calls_python(program):
         return unanswered(program, "it calls back into Python, and was not rehearsed")
     call = as_function(step, compat.functional_loops(step.graph_def))
-    heard = []
-    for rows in sorted({min(batch, SMALL_BATCH // 2), min(batch, SMALL_BATCH)}):
-        small = [first_rows(argument, batch, rows) for argument in arguments]
-        call(*small)  # the first call also makes constants
-        seen = profile.profiled(lambda small=small: call(*small))  # type: ignore[misc]  # bound per turn
-        times = Times(rows, _of_ops(program, seen.seconds))
-        sizes: dict[str, list[int]] = {}
-        for event in seen.events:
-            if event.requested > 0:
-                sizes.setdefault(event.op, []).append(event.requested)
-        heard.append(Heard(rows, sizes))
+    few = sorted({min(batch, SMALL_BATCH // 2), min(batch, SMALL_BATCH)})
+    try:
+        tries = [_tried(call, arguments, batch, rows) for rows in few]
+    except tf.errors.InvalidArgumentError:  # rows of one argument go with something else of another: ragged ones
+        try:
+            tries = [_tried(call, arguments, batch, batch)]
+        except tf.errors.OpError as error:
+            return unanswered(program, f"trying it out failed ({str(error).splitlines()[0][:200]})")
+    heard = [_heard(rows, seen) for rows, seen in tries]
     answered = _answered(program, heard, chosen_by_data(program) if choose_branches else frozenset())
-    return replace(answered, times=times)
+    rows, seen = tries[-1]
+    return replace(answered, times=Times(rows, _of_ops(program, seen.seconds)))
+
+
+def _tried(call: Any, arguments: Sequence[Any], batch: int, rows: int) -> tuple[int, profile.Profile]:
+    small = [first_rows(argument, batch, rows) for argument in arguments]
+    call(*small)  # the first call also makes constants
+    return rows, profile.profiled(lambda: call(*small))
+
+
+def _heard(rows: int, seen: profile.Profile) -> Heard:
+    sizes: dict[str, list[int]] = {}
+    for event in seen.events:
+        if event.requested > 0:
+            sizes.setdefault(event.op, []).append(event.requested)
+    return Heard(rows, sizes)
 
 
 def _of_ops(program: Program, seconds: Mapping[str, float]) -> dict[str, float]:
@@ -149,8 +162,10 @@ def _trips(condition: Program, heard: Sequence[Heard]) -> Dim:
 
 
 def _line(points: Sequence[tuple[int, int]]) -> Dim:
-    """Through the two points, rounded up: a bound where the truth is not a line."""
+    """Through the two points, rounded up: a bound where the truth is not a line. Of one batch, so much for each row."""
     (first, low), (last, high) = points[0], points[-1]
+    if first == last > 1:
+        return Dim(0, -(-low // first))
     if first == last or high <= low:
         return Dim(max(low, high))
     slope = -(-(high - low) // (last - first))

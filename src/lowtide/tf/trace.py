@@ -62,6 +62,12 @@ def capture_function(
     function: Any, arguments: Sequence[Any], options: Mapping[str, Any], seen: Seen | None = None
 ) -> Step:
     """The step that a tf.function is when called like this."""
+    if any(isinstance(leaf, tf.data.Dataset) for leaf in tf.nest.flatten((arguments, dict(options)))):
+        name = getattr(function, "__name__", "")
+        raise NotCapturable(
+            f"the tf.function {name!r} is given a dataset and goes through it itself; expected a step of one batch: "
+            "put what is done for a batch in a tf.function of its own, and loop over the dataset outside"
+        )
     names = set(seen.layer_sources) if seen else set()
     layers = LayerNames(names, seen.layer_sources if seen else None)
     return _capture_call(function, arguments, options, layers, dict, _asked(seen))

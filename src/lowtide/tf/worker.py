@@ -24,6 +24,8 @@ import psutil
 
 from lowtide.errors import BadFile, BadUse, LowtideError, NotCapturable, NothingTrains
 from lowtide.program import Program, save_program
+from lowtide.tf.child import LARGER
+from lowtide.units import format_size
 
 CAPTURED, SCRIPT_FAILED = 0, 1
 
@@ -73,8 +75,11 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
         _leave(folder, error.exit_code, error=str(error))
     except SystemExit:
         raise
-    except BaseException:  # noqa: BLE001  # the script's own failure, shown as Python would show it
+    except BaseException as error:  # noqa: BLE001  # the script's own failure, shown as Python would show it
         _print_script_traceback()
+        if compat.is_out_of_memory(error):
+            when = "beside its planned step" if planning.planned else "before its first training step"
+            _leave(folder, SCRIPT_FAILED, error=f"{path} asked for more than the budget {when}; {LARGER}")
         sys.exit(SCRIPT_FAILED)
     if not planning.planned:
         _leave(folder, NothingTrains.exit_code, error=f"{path} ended without a training step")
@@ -111,6 +116,8 @@ class _Planning:
         from lowtide.plan.aside import make_plan_aside
         from lowtide.simulate.plain import plain_range
 
+        what = f"{len(program.ops):,} ops at batch {batch} for {format_size(self._budget)}"
+        print(f"lowtide: planning {what}, about {self._seconds:.0f} s ...", file=sys.stderr, flush=True)
         plan = make_plan_aside(program, self._budget, batch, self._seconds)
         if not self.planned:
             self.planned = True
