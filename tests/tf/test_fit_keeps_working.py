@@ -54,6 +54,8 @@ def test_a_budget_that_cannot_be_met_says_what_would_do_and_changes_nothing() ->
         ("eager", "run_eagerly=True"),
         ("not compiled", "model.compile"),
         ("no model", "received int"),
+        ("no budget", "without a budget"),
+        ("released", "received str"),
         ("no size", "'lots'"),
         ("nothing", "more than zero"),
     ],
