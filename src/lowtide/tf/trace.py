@@ -189,7 +189,12 @@ def one_replicas(data: Any) -> Any:
 
 
 def batch_of(structure: Any) -> int | None:
-    """The leading dimension of the first tensor that has one."""
+    """The leading dimension of the first tensor that has one; the rows of a ragged one, not all that is in them."""
+    for leaf in tf.nest.flatten(structure):
+        if isinstance(leaf, tf.RaggedTensor):
+            return int(leaf.nrows())
+        if _is_tensor(leaf) and len(leaf.shape) and leaf.shape[0]:
+            return int(leaf.shape[0])
     for leaf in tf.nest.flatten(structure, expand_composites=True):
         if _is_tensor(leaf) and len(leaf.shape) and leaf.shape[0]:
             return int(leaf.shape[0])
