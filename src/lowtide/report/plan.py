@@ -33,7 +33,8 @@ def plan_view(facts: Mapping[str, Any], title: str, asked: str = "") -> Renderab
         name = move["name"] if move["exact"] else f"{move['name']} (changes numbers)"
         table.add_row(f"+ {name}", format_size(move["peak_bytes"]), f"{move['count']:,}", paid)
     paid = f"predicted time paid: {max(0.0, facts['slowdown']):+.1%} of a step"
-    least = f"within {facts['gap']:.1%} of the least possible" if facts["gap"] < 1 else "the least possible is not known"
+    known = facts["gap"] < 1
+    least = f"within {facts['gap']:.1%} of the least possible" if known else "the least possible is not known"
     lines: list[RenderableType] = [headline, table, Text(f"{paid}, {least}")]
     if unknown := len(facts["unknown"]):
         ops = "1 op" if unknown == 1 else f"{unknown:,} ops"
