@@ -31,10 +31,36 @@ def load_ipython_extension(shell: Any) -> None:
 
 def run_cell(shell: Any, line: str, cell: str) -> Shown:
     """Run the cell as the shell would, measured. An error of the cell is shown by the shell, and raised again."""
-    with measure(line.strip() or None) as measured:
-        result = shell.run_cell(cell)
-    result.raise_error()
+    measured, result = measure(line.strip() or None), None
+    try:
+        with measured:
+            result = shell.run_cell(cell)
+            result.raise_error()
+    except BaseException as error:
+        if result is None:
+            raise  # of ours: nobody has shown it
+        _display(Shown(measured))
+        raise _seen(error) from None
     return Shown(measured)
+
+
+def _display(shown: Shown) -> None:
+    from IPython import display
+
+    show: Any = display.display  # has no types
+    show(shown)
+
+
+class CellFailed(Exception):
+    """Stands for an error that a shell shows in its own way, whatever the error says."""
+
+
+def _seen(error: BaseException) -> BaseException:
+    """The error of a cell, such that the shell, which has shown its traceback, does not show it again."""
+    own_way = isinstance(error, SyntaxError) or type(error).__name__ == "UsageError"
+    seen = CellFailed(f"{type(error).__name__}: {error}") if own_way else error
+    seen._render_traceback_ = list  # type: ignore[attr-defined]  # IPython asks for it: no lines
+    return seen
 
 
 class Shown:

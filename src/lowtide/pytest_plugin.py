@@ -14,7 +14,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import pytest
 
@@ -86,21 +86,44 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def _limit(mark: Any) -> int | None:
     if mark is None:
         return None
+    given = mark.args[0] if mark.args else mark.kwargs.get("limit")
+    if given is None:
+        _misused("peak_memory", 'expected a limit, such as peak_memory("512 MiB")')
+    return _size("peak_memory", given)
+
+
+def _size(mark: str, given: Any) -> int:
+    from lowtide.errors import BadUse
     from lowtide.units import parse_size
 
-    given = mark.args[0] if mark.args else mark.kwargs.get("limit")
-    return parse_size(given)
+    try:
+        return parse_size(given)
+    except BadUse as error:
+        said = str(error)
+    return _misused(mark, said)  # out here, or pytest would tell of the other error as well
+
+
+def _steps(mark: Any) -> int:
+    given = mark.kwargs.get("steps", mark.args[0] if mark.args else DEFAULT_STEPS)
+    if not isinstance(given, int) or given < 1:
+        _misused("no_leak", f"steps {given!r}: expected a positive whole number, such as no_leak(steps=20)")
+    return given
+
+
+def _misused(mark: str, said: str) -> NoReturn:
+    """One line instead of a traceback of this file."""
+    pytest.fail(f"pytest.mark.{mark}: {said}", pytrace=False)
 
 
 def _need(test: str, recording: Recording) -> Need:
     """The peak above where the test began: what earlier tests left behind is not this one's."""
-    from lowtide.record.views import device_peak, fullest_detail, inside
+    from lowtide.record.views import device_peak, fullest_detail, inside, run_samples
 
     peak, detail = device_peak(recording), fullest_detail(recording)
     if peak is not None and (detail is not None or peak.bytes):
         begin = detail.begin_bytes if detail else min(s.device_bytes or 0 for s in inside(recording))
         return Need(test, max(0, peak.bytes - begin), "on the device")
-    sizes = [sample.rss_bytes for sample in recording.samples if sample.rss_bytes]
+    sizes = [sample.rss_bytes for sample in run_samples(recording) if sample.rss_bytes]
     return Need(test, max(sizes) - sizes[0] if sizes else 0, "of the process")
 
 
@@ -123,10 +146,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     mark = pyfuncitem.get_closest_marker("no_leak")
     if mark is None:
         return None
-    from lowtide.units import parse_size
-
-    steps = int(mark.kwargs.get("steps", mark.args[0] if mark.args else DEFAULT_STEPS))
-    allowed = parse_size(mark.kwargs.get("allow", DEFAULT_ALLOWED))
+    steps = _steps(mark)
+    allowed = _size("no_leak", mark.kwargs.get("allow", DEFAULT_ALLOWED))
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
     readings = []
@@ -181,7 +202,7 @@ def _leaks(grown: Need, allowed: int, steps: int, item: pytest.Function, argumen
     from lowtide.units import format_size
 
     rates = f"limit {format_size(allowed)} a step, measured {format_size(grown.size)} a step {grown.what}"
-    said = [f"memory leak: {rates}, over {steps} steps"]
+    said = [f"memory leak: {rates}, over {steps} step{'' if steps == 1 else 's'}"]
     measured = measure()
     try:
         with measured:

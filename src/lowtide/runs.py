@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from lowtide.errors import BadUse
+from lowtide.errors import BadFile, BadUse
 from lowtide.record import Recording, Sample, load_recording
 from lowtide.record.views import by_category, device_peak, fullest_detail, host_peak, timeline_of
 from lowtide.report.recording import render_recording
@@ -43,6 +43,8 @@ def run_target(
     from lowtide.tf.supervise import Target, new_recording
     from lowtide.tf.supervise import run_target as supervise
 
+    if not module and Path(target).is_dir():
+        raise BadFile(f"{target}: is a directory; expected a script")
     what = Target(target, tuple(arguments), module)
     file = out or new_recording(what)
     if line is not None:
@@ -67,6 +69,9 @@ class Measurement:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        watch = self._watching.watch
+        with watch.quiet():  # how the block leaves things, before the last look at everything
+            watch.attempt("a sample", watch.sample)
         self._recording = self._watching.stop(error)
 
     @property
@@ -100,7 +105,7 @@ class Measurement:
 
     def table(self) -> str:
         """What `lowtide run` prints."""
-        return render_recording(self.recording, str(self._file or "FILE"))
+        return render_recording(self.recording, None if self._file is None else os.fspath(self._file))
 
     def __str__(self) -> str:
         return self.table()

@@ -56,6 +56,23 @@ def test_no_command_and_no_target(capsys: pytest.CaptureFixture[str]) -> None:
     assert "target" in refused(capsys, "predict")
 
 
+@pytest.mark.parametrize("command", ["predict", "run"])
+def test_arguments_of_the_script_are_not_required(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert "are required: target;" in refused(capsys, command)
+
+
+@pytest.mark.parametrize(("given", "said"), [("-1", "negative"), ("many", "whole number"), ("9" * 12, "nine digits")])
+def test_detail_steps_that_are_no_number(capsys: pytest.CaptureFixture[str], given: str, said: str) -> None:
+    line = refused(capsys, "run", "--detail-steps", given, "train.py")
+    assert "--detail-steps" in line
+    assert said in line
+
+
+def test_a_folder_is_not_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    line = refused(capsys, "run", str(tmp_path))
+    assert "is a directory; expected a script" in line
+
+
 def test_batch_needs_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--budget" in refused(capsys, "batch", "train.py")
 

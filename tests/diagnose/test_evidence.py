@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from lowtide.diagnose import diagnose
 from lowtide.diagnose.code import Code
-from lowtide.diagnose.evidence import called_in_loop, goes_on, is_users
+from lowtide.diagnose.evidence import called_in_loop, is_users
+from lowtide.diagnose.trends import goes_on
 from lowtide.known import known_of
 from lowtide.record import Made, Recording, Step, Tape
 from tests.diagnose.examples import FILE, MIB, at, census, detail, held, recording, site

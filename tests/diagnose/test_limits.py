@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lowtide.diagnose import diagnose, parse_limits
@@ -27,9 +29,17 @@ def test_advice_fails_only_when_named() -> None:
 
 
 def test_sizes_are_compared_with_what_was_measured() -> None:
-    assert broken("peak>900MiB", "tensors-kept") == ["peak was 1000 MiB, the limit is 900.0 MiB"]
+    assert broken("peak>900MiB", "tensors-kept") == ["peak was 1000 MiB (RSS of the process), the limit is 900.0 MiB"]
     assert not broken("peak>2GiB", "tensors-kept")
     assert broken("device > 1MiB, host>10GiB", "tensors-kept")
+
+
+def test_a_broken_peak_names_what_was_larger() -> None:
+    run = EXAMPLES["tensors-kept"].bad
+    device = replace(run, samples=(), splits=())
+    (said,) = parse_limits("peak>1MiB").broken(device, [])
+    assert "(in use on the device)" in said
+    assert not parse_limits("host>1MiB").broken(device, [])
 
 
 @pytest.mark.parametrize("text", ["", "leek", "peak", "peak>", "peak>much", "leak,,retrace", "peak<2GiB"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowtide.record import CATEGORIES, Sample, Step
+from lowtide.record import CATEGORIES, HostSplit, Outcome, Sample, Step
 from lowtide.record.types import INSIDE
 from lowtide.record.views import (
     by_category,
@@ -18,8 +18,12 @@ from lowtide.record.views import (
     device_peak,
     fullest_detail,
     growth,
+    host_peak,
+    host_split_at_peak,
     main_kind,
     main_steps,
+    step_count,
+    step_spans,
     timeline_of,
 )
 from tests.report.recordings import a_detail, a_recording, without_tensorflow
@@ -67,6 +71,38 @@ def test_the_peak_is_the_highest_that_anyone_saw_with_the_contents_of_a_step_tha
     found = device_peak(far)
     assert found is not None
     assert (found.bytes, found.detail) == (detail.peak_bytes * 2, None)
+
+
+def test_what_was_sampled_after_the_end_is_at_the_end_and_its_rss_is_not_the_runs() -> None:
+    samples = (
+        Sample(1.0, INSIDE, device_peak_bytes=5, rss_bytes=10),
+        Sample(2.5, INSIDE, device_peak_bytes=8, rss_bytes=90),
+        Sample(2.9, INSIDE, device_peak_bytes=2, rss_bytes=95),
+    )
+    recording = replace(a_recording(), outcome=Outcome("done", 2.0, 0), samples=samples, steps=(), details=())
+    host, device = host_peak(recording), device_peak(recording)
+    assert host is not None
+    assert device is not None
+    assert (host.time, host.rss_bytes) == (1.0, 10)
+    assert (device.time, device.bytes) == (2.0, 8)
+    assert max(curve(recording, lambda sample: sample.rss_bytes, 10)) == 10
+    host = host_peak(replace(recording, samples=samples[1:]))
+    assert host is not None
+    assert (host.time, host.rss_bytes) == (2.0, 90), "the only one there is"
+
+
+def test_what_rss_was_made_of_is_told_of_the_run_where_somebody_had_looked() -> None:
+    early, late = HostSplit(1.0, None, 10, {"rest": 10}), HostSplit(9.0, None, 90, {"rest": 90})
+    recording = replace(a_recording(), splits=(early, late))
+    assert host_split_at_peak(recording) == early
+    assert host_split_at_peak(replace(recording, splits=(late,))) == late
+
+
+def test_a_row_stands_for_as_many_steps_as_it_says() -> None:
+    steps = (step("fit", 0.0), step("next", 1.0), step("fit", 2.0, repeats=5), step("fit", 3.0))
+    recording = replace(a_recording(), steps=steps)
+    assert step_spans(recording) == {0: (1, 1), 2: (2, 6), 3: (7, 7)}
+    assert step_count(recording) == 7
 
 
 def test_a_script_without_tensorflow_has_no_device_peak() -> None:

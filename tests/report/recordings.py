@@ -68,8 +68,9 @@ def a_detail(scale: int = 1, step: int = 1, line: Source = LINE, extra: int = 0)
 
 def a_run(script: str = "train.py", arguments: tuple[str, ...] = ("--epochs", "3")) -> Run:
     machine = Machine(2, 16 << 30, 0, 8 << 30, (Device("CPU:0", "bfc", None),))
+    versions = {"lowtide": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1"}
     return Run(
-        script, arguments, "/home/me", 1.7e9, machine, {"tensorflow": "2.21.0", "keras": "3.15.1"}, "tracemalloc",
+        script, arguments, "/home/me", 1.7e9, machine, versions, "tracemalloc",
         {"TF_CPU_ALLOCATOR_USE_BFC": "1"},
     )  # fmt: skip
 

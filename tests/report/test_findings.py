@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from lowtide.report.findings import MOST, render_findings
-from tests.report.recordings import FINDINGS
+from dataclasses import replace
+
+from rich.console import Console
+
+from lowtide.record import Outcome
+from lowtide.report.findings import MOST, findings_view, render_findings
+from lowtide.report.words import unjudged_words
+from tests.report.recordings import FINDINGS, a_recording
 
 
 def test_a_finding_shows_bytes_line_code_holder_and_fix() -> None:
@@ -19,7 +25,29 @@ def test_names_from_the_script_are_no_markup() -> None:
 
 
 def test_nothing_found_is_said() -> None:
-    assert "none" in render_findings([])
+    assert "none: nothing that need not be there" in render_findings([])
+
+
+def test_a_run_that_broke_off_before_it_repeated_anything_is_not_judged() -> None:
+    recording = a_recording()
+    broke = replace(recording, outcome=Outcome("exception", 0.3, 1, exception="SyntaxError"), steps=())
+    text = render_findings([], unjudged=unjudged_words(broke))
+    assert "nothing that need not be there" not in text
+    assert "it failed with SyntaxError before it had repeated anything (no step was seen)" in " ".join(text.split())
+    assert "(one step was seen)" in unjudged_words(replace(broke, steps=recording.steps[:1]))
+
+
+def test_a_run_that_repeated_something_or_ended_well_is_judged() -> None:
+    recording = a_recording()
+    assert unjudged_words(replace(recording, outcome=Outcome("exception", 9.0, 1, exception="KeyError"))) == ""
+    assert unjudged_words(replace(recording, steps=())) == ""
+
+
+def test_what_is_left_out_names_the_recording() -> None:
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(findings_view([dict(FINDINGS[0])] * (MOST + 1), file="my run.db"))
+    assert "lowtide report 'my run.db' --json" in captured.get()
 
 
 def test_more_than_a_screen_of_findings_is_counted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -213,3 +214,12 @@ def test_the_pages_code_never_writes_html() -> None:
     for name in ("text.js", "charts.js", "tables.js", "page.js"):
         code = (folder / name).read_text()
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", code)
+
+
+def test_steps_on_the_page_are_numbered_as_they_are_counted() -> None:
+    recording = a_recording()
+    steps = tuple(step if step.detailed else step._replace(repeats=1000) for step in recording.steps)
+    page = recording_page(replace(recording, steps=steps))
+    assert "in step 1,001;" in page.lead
+    (run,) = (block for block in page.blocks if isinstance(block, Chart) and block.title == "The whole run")
+    assert [mark.text for mark in run.marks if mark.faint][:3] == ["1", "1,001", "1,002"]

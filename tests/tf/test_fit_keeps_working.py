@@ -48,6 +48,10 @@ def test_a_budget_that_cannot_be_met_says_what_would_do_and_changes_nothing() ->
     assert len(words.splitlines()) == 1
 
 
+def test_a_step_may_return_nothing() -> None:
+    assert found("nothing_returned") == {"returned": [None] * 3, "total": 48.0}
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -21,7 +21,13 @@ Options go before the target; everything after it is the target's own.
 
 def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="train.py, module.py:factory or model.keras")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    add_own_arguments(parser)
+
+
+def add_own_arguments(parser: argparse.ArgumentParser) -> None:
+    """All that follows the target. There need not be any, which not every Python's argparse sees by itself."""
+    own = parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    own.required = False
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
@@ -69,8 +75,10 @@ def positive_whole_number(text: str) -> int:
 
 
 def whole_number(text: str) -> int:
+    if text[:1] == "-" and text[1:].isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is negative; expected a whole number that is not")
     if not text.isdecimal() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of up to nine digits")
     return int(text)
 
 

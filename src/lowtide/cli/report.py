@@ -14,8 +14,9 @@ from lowtide.report.findings import findings_view
 from lowtide.report.html import write_html, write_text
 from lowtide.report.page_recording import recording_page
 from lowtide.report.perfetto import perfetto_trace
-from lowtide.report.recording import recording_view
+from lowtide.report.recording import print_recording
 from lowtide.report.recording_json import recording_json
+from lowtide.report.words import unjudged_words
 
 HELP = "a recording again: terminal, HTML, JSON, Perfetto"
 DESCRIPTION = (
@@ -50,6 +51,6 @@ def run(options: argparse.Namespace) -> int:
     elif options.html:
         write_html(recording_page(recording, findings), options.html)
     else:
-        Console().print(recording_view(recording, str(options.file)))
-        Console().print(findings_view(findings))
+        print_recording(Console(), recording, str(options.file))
+        Console().print(findings_view(findings, unjudged_words(recording), str(options.file)))
     return 0

@@ -12,15 +12,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lowtide.cli.arguments import whole_number
+from lowtide.cli.arguments import add_own_arguments, whole_number
 from lowtide.cli.live import LiveLine
 from lowtide.diagnose import diagnose, finding_json, parse_limits
 from lowtide.remedies import with_simulated_remedies
 from lowtide.report.findings import findings_view, verified_view
 from lowtide.report.html import write_html
 from lowtide.report.page_recording import recording_page
-from lowtide.report.recording import recording_view
+from lowtide.report.recording import print_recording
 from lowtide.report.recording_json import recording_json
+from lowtide.report.words import unjudged_words
 from lowtide.runs import run_target
 from lowtide.verify import verify
 
@@ -66,7 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--fail-on", metavar="RULES",
-        help="exit with 3 when one of these is found: leak, retrace, a rule's id, peak>2GiB; several with commas",
+        help="exit with 3 when one of these is found, several with commas: leak, retrace, a rule's id, "
+        "device>2GiB (its allocator's peak), host>8GiB (RSS), peak>2GiB (the larger of the two)",
     )  # fmt: skip
     parser.add_argument(
         "--verify", action="store_true",
@@ -74,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("-m", dest="module", action="store_true", help="the target is a module")
     parser.add_argument("target", help="train.py, or a module's name after -m")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    add_own_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -84,12 +86,12 @@ def run(options: argparse.Namespace) -> int:
         ended = run_target(
             options.target, options.arguments, options.out, options.detail_steps, options.host, options.module, line
         )
-    console.print(recording_view(ended.recording, str(ended.file)))
+    print_recording(console, ended.recording, str(ended.file))
     findings = diagnose(ended.recording)
     if not options.module:
         findings = with_simulated_remedies(findings, ended.recording, options.target, options.arguments)
     listed = [finding_json(finding) for finding in findings]
-    console.print(findings_view(listed))
+    console.print(findings_view(listed, unjudged_words(ended.recording), str(ended.file)))
     if options.verify:
         with _output_aside():
             checked = list(verify(ended.recording, findings, options.target, options.arguments, options.module))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import only_put, slow_samples
+from lowtide.diagnose.evidence import only_put
+from lowtide.diagnose.trends import slow_samples
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Recording, Sample
@@ -63,12 +64,25 @@ def leak_remedies(findings: Sequence[Finding]) -> list[Remedy]:
     return [
         Remedy(f"ending {leak.id} at line {leak.source.line}", leak.saving_bytes)
         for leak in findings
-        if leak.severity == PROBLEM and leak.bytes_per_step and leak.source and leak.saving_bytes
+        if _is_leak(leak) and leak.source and leak.saving_bytes
     ]
 
 
+MADE_AGAIN = frozenset({
+    "models-kept", "models-never-freed", "optimizer-made-again", "compiled-again", "iterators-kept",
+    "sessions-left-open", "layers-made-again", "dataset-made-again", "variables-made-again", "closures-kept",
+    "tapes-kept", "tape-spans-steps", "retrace-by-value", "retrace-by-shape", "function-made-again", "graph-grows",
+    "device-growth", "host-growth",
+})  # fmt: skip
+"""Leaks also in runs without steps, where nothing can be said of a step."""
+
+
+def _is_leak(finding: Finding) -> bool:
+    return finding.severity == PROBLEM and (bool(finding.bytes_per_step) or finding.id in MADE_AGAIN)
+
+
 def _blaming(finding: Finding, findings: Sequence[Finding], recording: Recording) -> Finding:
-    leaks = [f for f in findings if f.severity == PROBLEM and f.bytes_per_step and f.source is not None]
+    leaks = [f for f in findings if _is_leak(f) and f.source is not None]
     largest = max(leaks, key=lambda leak: leak.bytes, default=None)
     if largest is None or recording.outcome.signal != KILL or largest.bytes < FILLED * finding.bytes:
         return finding

@@ -18,6 +18,7 @@ from lowtide.diagnose.syntax import (
     calls_in,
     comprehended,
     constant_keys,
+    depth,
     dotted,
     head,
     is_among,
@@ -25,6 +26,7 @@ from lowtide.diagnose.syntax import (
     last_name,
     reads,
     whole,
+    written,
 )
 from lowtide.program import Source
 from lowtide.record import Recording
@@ -223,6 +225,16 @@ class Code:
                         if item or (adds and last_name(target) == name):
                             found.append(Source(file.name, node.lineno))
         return found
+
+    def fills(self, name: str, deep: int) -> list[Source]:
+        """Live lines that write into items of `name`, at least so deep: `x[i] = ...`, or `x["a"][i] = ...`."""
+        return [
+            Source(file.name, node.lineno)
+            for file in self.files()
+            for node in file.nodes()
+            if isinstance(node, ast.Assign | ast.AugAssign | ast.Call)
+            and any(last_name(to) == name and depth(to) >= deep for to in written(node))
+        ]
 
     def takes_from(self, name: str) -> bool:
         """Whether a live line takes something out of the queue `name`: one that only fills is a list."""

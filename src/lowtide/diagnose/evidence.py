@@ -1,4 +1,4 @@
-"""Facts that several rules start from: what size is worth saying, what grew between censuses, whether it still does.
+"""Facts that several rules start from: what size is worth saying, what grew between censuses, which line keeps it.
 
 All pure, all from one Recording.
 """
@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.origins import logged_as, returned_with
+from lowtide.diagnose.syntax import whole
+from lowtide.diagnose.trends import FEWEST, begun_at, host_goes_on, rise, slow_samples
 from lowtide.program import Source
-from lowtide.record import STEP_KINDS, Detail, Held, Recording, Sample, Step
+from lowtide.record import Detail, Held, Recording, Step
 from lowtide.record.types import CYCLE, DEFAULT
-from lowtide.record.views import device_peak, host_peak, inside, main_kind, main_steps
+from lowtide.record.views import device_peak, host_peak, inside, main_steps
 
 LEAST = 1 << 20
 WORTH = 0.01
 """Below a mebibyte, or this part of the run's peak, nothing is worth a reader's time."""
-STILL = 0.4
-"""Growth goes on if the second half of the run has at least this part of what an even growth would give it."""
 
 
 def peak_bytes(recording: Recording) -> int:
@@ -37,6 +37,12 @@ def is_worth(recording: Recording, size: float, part: float = WORTH) -> bool:
 
 def step_count(recording: Recording) -> int:
     return sum(step.repeats for _, step in main_steps(recording))
+
+
+def per_step(recording: Recording, size: int) -> int | None:
+    """What of a growth falls to one of the run's steps; None where it has no steps that could be compared."""
+    steps = step_count(recording)
+    return round(size / steps) or None if steps > 1 else None
 
 
 class Grown(NamedTuple):
@@ -130,105 +136,6 @@ def _forms(recording: Recording, time: float) -> dict[tuple[str, str], list[Held
 
 ONE_LOOK = 0.3
 """Seconds that one look at all stages takes at most."""
-MOST_JUMPS, RISES = 2, 40
-"""Growth is made of many rises, one in so many values at least: a jump or two are none."""
-FEWEST = 6
-"""Values that a trend takes."""
-MOSTLY = 0.8
-LOWS = 4
-"""A low is looked for in this part of the values."""
-
-
-def series(recording: Recording, of: str) -> list[int]:
-    """`device_bytes` or `rss_bytes` at the end of each of the run's steps; of samples, where it has too few steps.
-
-    Samples count from the first that saw memory on the device, so that imports are left out.
-    """
-    steps = [size for _, step in main_steps(recording) if (size := getattr(step, of)) is not None]
-    if len(steps) >= FEWEST:
-        return steps
-    samples = inside(recording)
-    begun = next((n for n, sample in enumerate(samples) if sample.device_bytes), len(samples))
-    return [size for sample in samples[begun + 1 :] if (size := getattr(sample, of)) is not None]
-
-
-def phases(recording: Recording, of: str) -> list[list[int]]:
-    """The run's own steps, and every other kind of call that it repeats: an evaluation, eager code after training."""
-    main = main_kind(recording)
-    found = _by_line([step for _, step in main_steps(recording)], of) or [series(recording, of)]
-    for kind in STEP_KINDS:
-        steps = [step for step in recording.steps if step.kind == kind]
-        values = [size for step in steps if (size := getattr(step, of)) is not None]
-        if kind != main and len(values) >= FEWEST:
-            found += _by_line(steps, of) or [values]
-    return found
-
-
-def _by_line(steps: Sequence[Step], of: str) -> list[list[int]]:
-    """Steps of several lines that take turns, line by line: what one has left when it ends is no measure of another.
-
-    Empty where one line has nearly all of them.
-    """
-    lines: dict[Source | None, list[int]] = {}
-    for step in steps:
-        if (size := getattr(step, of)) is not None:
-            lines.setdefault(step.source, []).append(size)
-    often = [values for values in lines.values() if len(values) >= FEWEST]
-    return often if len(often) > 1 and sum(map(len, often)) >= MOSTLY * len(steps) else []
-
-
-def afterwards(recording: Recording, of: str) -> list[int]:
-    """Samples after the last step that the hooks saw: what plain ops did then."""
-    last = max((step.stop for step in recording.steps), default=0.0)
-    samples = [s for s in inside(recording) if s.time > last]
-    return [size for sample in samples if (size := getattr(sample, of)) is not None]
-
-
-def goes_on(recording: Recording, of: str) -> bool | None:
-    """Whether something still grows in the second half of a phase; None when none is long enough to tell."""
-    said = [_goes_on(values) for values in phases(recording, of)]
-    return True if True in said else False if False in said else None
-
-
-def _goes_on(values: Sequence[int]) -> bool | None:
-    """A cache that fills once, a warm-up, a buffer that finds its size: all are over in the second half."""
-    if len(values) < FEWEST:
-        return None
-    middle = len(values) // 2
-    total, late = max(values[-1], values[middle]) - values[1], _rise_of_lows(values[middle:])
-    if total <= 0 or late <= 0:
-        return False
-    rises = sum(b > a for a, b in pairwise(values[middle:]))
-    even = (len(values) - middle) / len(values)
-    return late >= STILL * even * total and rises >= max(MOST_JUMPS, (len(values) - middle) / RISES)
-
-
-def _rise_of_lows(values: Sequence[int]) -> int:
-    """By how much the lows become higher: what goes up and down, and always as far down, does not grow."""
-    width = max(1, len(values) // LOWS)
-    lows = [min(values[at : at + width]) for at in range(len(values) - width + 1)]
-    return max(lows) - lows[0]
-
-
-def grows_afterwards(recording: Recording, of: str) -> bool:
-    return _goes_on(afterwards(recording, of)) is True
-
-
-def rise(recording: Recording, of: str) -> int:
-    """By how much a series is higher at its highest than after its first values: warm-up is left out."""
-    found = phases(recording, of)
-    growing = [values for values in found if _goes_on(values)] or found[:1]
-    return max((max(values[2:]) - values[2] for values in growing if len(values) >= FEWEST), default=0)
-
-
-def device_goes_on(recording: Recording) -> bool | None:
-    return goes_on(recording, "device_bytes")
-
-
-def host_goes_on(recording: Recording) -> bool | None:
-    return goes_on(recording, "rss_bytes")
-
-
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _LOGGED = re.compile(r"history\['(\w+)'\]")
 """What Keras's History keeps of each epoch, by its key in the logs."""
@@ -374,15 +281,49 @@ def called_in_loop(recording: Recording, made: Source | None) -> Source | None:
     return likeliest(code, inner) or made  # what a function runs may run often, what the script itself runs only once
 
 
-def slow_samples(recording: Recording) -> list[Sample]:
-    """Samples that know of the heap, tensors and graphs, too."""
-    return [s for s in inside(recording) if s.heap_bytes is not None]
-
-
 def rss_at(recording: Recording, time: float) -> int | None:
     """RSS at the last sample not after `time`."""
     known = [s for s in recording.samples if s.rss_bytes is not None and s.time <= time]
     return max(known, key=lambda s: s.time).rss_bytes if known else None
+
+
+def filled(recording: Recording) -> int:
+    """Arrays that were there at their full size, and whose pages became resident as a loop wrote into their items.
+
+    It ends when they are full. Loops that were over before the first step have no part in what grew since.
+    """
+    arrays: dict[tuple[str, str], list[Held]] = {}
+    for row in recording.census:
+        if row.kind == "array" and is_users(row.holder):
+            form = row.example if container_size(row.holder) is not None else ""
+            arrays.setdefault((row.holder, form), []).append(row)
+    return sum(max(row.bytes for row in rows) for rows in arrays.values() if _is_filled(recording, rows))
+
+
+def _is_filled(recording: Recording, rows: list[Held]) -> bool:
+    holder, inner = rows[0].holder, container_size(rows[0].holder) is not None
+    once_each = len({row.time for row in rows}) == len(rows) and len({(row.objects, row.bytes) for row in rows}) == 1
+    if not once_each or (inner and len(rows) < 2):
+        return False
+    code = read_code(recording)
+    names = names_in(holder) if inner else names_in(holder)[:1]
+    return any(_ran_with_steps(recording, line) for name in names for line in code.fills(name, 2 if inner else 1))
+
+
+def _ran_with_steps(recording: Recording, line: Source) -> bool:
+    """Whether the loop that runs a line, or one that calls its function, was seen running after the first step."""
+    begun = begun_at(recording)
+    seen = {s.source for s in inside(recording) if s.time >= begun}
+    seen |= {s.source for s in recording.steps if s.start >= begun}
+    at = called_in_loop(recording, line)
+    file = read_code(recording).file(at.file) if at else None
+    loops = [whole(loop) for loop in file.loops_around(at.line)] if file and at else []
+    return any(s and at and s.file == at.file and s.line in loop for s in seen for loop in loops)
+
+
+def arrays_explain(recording: Recording) -> int:
+    """What of the process's growth is NumPy arrays: ever more of them, or some that fill."""
+    return sum(g.bytes for g in grown(recording) if g.row.kind == "array") + filled(recording)
 
 
 FEW_STEPS = 0.1
@@ -396,7 +337,7 @@ def unexplained(recording: Recording, few_steps: float = FEW_STEPS) -> int:
     """
     known = sum(g.bytes for g in grown(recording) if g.row.holder and is_users(g.row.holder))
     if len(main_steps(recording)) >= FEWEST:
-        return rise(recording, "rss_bytes") - known if host_goes_on(recording) else 0
+        return rise(recording, "rss_bytes") - known - filled(recording) if host_goes_on(recording) else 0
     begun = [s for s in slow_samples(recording) if s.eager_tensors is not None]
     if len(begun) < 2:
         return 0

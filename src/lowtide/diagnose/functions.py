@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import called_in_loop, is_worth, rss_at, unexplained
+from lowtide.diagnose.evidence import called_in_loop, is_worth, per_step, rss_at, unexplained
 from lowtide.diagnose.origins import is_handed_out, made_for
 from lowtide.diagnose.syntax import dotted
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
@@ -89,7 +89,7 @@ def _of_traces(
     size = max(_held(recording, traces), least)
     severity = PROBLEM if is_worth(recording, size, NOTABLE) else ADVICE
     return Finding(
-        id_, severity, title, size, source, read_code(recording).text(source), fix, round(size / len(traces)), "", size
+        id_, severity, title, size, source, read_code(recording).text(source), fix, per_step(recording, size), "", size
     )  # fmt: skip
 
 

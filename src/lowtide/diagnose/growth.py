@@ -8,20 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
+from lowtide.diagnose import models
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import (
-    FEWEST,
-    device_goes_on,
-    grown,
-    host_goes_on,
-    is_worth,
-    only_put,
-    peak_bytes,
-    rise,
-    slow_samples,
-    step_count,
-    step_of,
-)
+from lowtide.diagnose.evidence import arrays_explain, grown, is_worth, only_put, peak_bytes, per_step, step_of
+from lowtide.diagnose.trends import FEWEST, device_goes_on, host_goes_on, rise, slow_samples
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Detail, Recording
@@ -48,7 +38,7 @@ def on_device(recording: Recording) -> Iterator[Finding]:
         "device-growth", PROBLEM, f"device memory rises with every step, {format_size(found)} in all",
         found, source, read_code(recording).text(source),
         "something holds what this line makes: look for a list, an attribute or a closure that it ends up in",
-        round(found / max(1, step_count(recording))), "", round(found * share) or None,
+        per_step(recording, found), "", round(found * share) or None,
     )  # fmt: skip
 
 
@@ -86,9 +76,12 @@ def on_host(recording: Recording) -> Iterator[Finding]:
     outside = _outside_device(recording)
     if _few_steps(recording) or not host_goes_on(outside):
         return
-    found = rise(outside, "rss_bytes")
-    found -= sum(g.bytes for g in grown(recording) if g.row.kind == "array")
+    found = rise(outside, "rss_bytes") - arrays_explain(recording)
     if not is_worth(recording, found, NOTABLE) or _retained(recording) > found / 2:
+        return
+    if _is_the_models(outside):
+        if not list(models.models_kept(recording)):
+            yield from models.never_freed(recording, found)
         return
     named = _traced(recording) or only_put(recording)
     source = named or _while_it_rose(recording)
@@ -100,15 +93,39 @@ def on_host(recording: Recording) -> Iterator[Finding]:
             f"the process grows, {format_size(found)} in all, with each new shape: oneDNN keeps kernels for it",
             found, source, read_code(recording).text(source),
             "pad to a few lengths, or set TF_ENABLE_ONEDNN_OPTS=0: no leak, it ends when every shape has been seen",
-            round(found / max(1, step_count(recording))), "", found,
+            per_step(recording, found), "", found,
         )  # fmt: skip
         return
     yield Finding(
         "host-growth", PROBLEM, f"the process grows with every step, {format_size(found)} in all, outside the device",
         found, source, read_code(recording).text(source),
         "Python objects, graphs or closures pile up: `lowtide run --host tracemalloc` names the lines that allocate",
-        round(found / max(1, step_count(recording))), "", found,
+        per_step(recording, found), "", found,
     )  # fmt: skip
+
+
+WARM_UP = 2
+"""So many steps after a graph was built still take what it needs to run."""
+
+
+def _is_the_models(outside: Recording) -> bool:
+    """Models are made and trained one after another, and the process grows where graphs are built, not while one runs.
+
+    What grows from step to step of one model is something else.
+    """
+    if models.trained_again(outside) < 2:
+        return False
+    steps = [step for _, step in main_steps(outside) if step.rss_bytes is not None]
+    built = sorted(trace.time for trace in outside.traces)
+    young = old = 0
+    for number in range(1, len(steps)):
+        before, after = steps[max(0, number - WARM_UP)], steps[number]
+        more = (after.rss_bytes or 0) - (steps[number - 1].rss_bytes or 0)
+        if bisect_right(built, before.stop) < bisect_right(built, after.stop):
+            young += more
+        else:
+            old += more
+    return young > old
 
 
 SHAPES = 3

@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
-from lowtide.diagnose.evidence import (
-    Grown,
-    container_size,
-    goes_on,
-    grown,
-    grows_afterwards,
-    host_goes_on,
-    is_users,
-    is_worth,
-    line_that_keeps,
-    names_in,
-)
+from lowtide.diagnose.evidence import Grown, container_size, grown, is_users, is_worth, line_that_keeps, names_in
 from lowtide.diagnose.origins import cut_for, widened_for
 from lowtide.diagnose.syntax import calls_in, last_name
+from lowtide.diagnose.trends import goes_on, grows_afterwards, host_goes_on
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Held, Recording

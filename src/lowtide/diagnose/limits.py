@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lowtide.diagnose.evidence import peak_bytes
 from lowtide.diagnose.rules import BY_ID, RULES
 from lowtide.diagnose.types import Finding
 from lowtide.errors import BadUse
@@ -30,9 +29,9 @@ class Limits:
         """What was broken, a line each; empty when all held."""
         found = [_named(finding) for finding in findings if _is_named(finding, self.names)]
         for name, limit in self.sizes:
-            size = _size(recording, name)
-            if size is not None and size > limit:
-                found.append(f"{name} was {format_size(size)}, the limit is {format_size(limit)}")
+            size, of = max(_sizes(recording, name), default=(0, ""))
+            if size > limit:
+                found.append(f"{name} was {format_size(size)} ({of}), the limit is {format_size(limit)}")
         return found
 
 
@@ -62,10 +61,10 @@ def _named(finding: Finding) -> str:
     return f"{finding.id}{where}: {finding.title}"
 
 
-def _size(recording: Recording, name: str) -> int | None:
+def _sizes(recording: Recording, name: str) -> Iterator[tuple[int, str]]:
+    """What a limit is held against, and of what it is: `peak` means the larger of the two."""
     device, host = device_peak(recording), host_peak(recording)
-    if name == "device":
-        return device.bytes if device else None
-    if name == "host":
-        return host.rss_bytes if host else None
-    return peak_bytes(recording)
+    if device is not None and name in ("device", "peak"):
+        yield device.bytes, "in use on the device"
+    if host is not None and name in ("host", "peak"):
+        yield host.rss_bytes or 0, "RSS of the process"

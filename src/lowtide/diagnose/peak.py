@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in
@@ -145,13 +144,14 @@ def _for_good(recording: Recording, samples: list[Sample]) -> Iterator[Finding]:
     code = read_code(recording)
     training = {step.source for step in recording.steps if step.kind in TRAINING_KINDS}  # graphs, threads, their arenas
     sizes: Counter[Source] = Counter()
-    for before, after in pairwise(samples):
-        taken = max(0, (after.reserved_bytes or 0) - (before.reserved_bytes or 0))
-        if after.source is None or after.source in training:
+    for first, last in _visits(samples):
+        source = samples[last].source
+        if not first or source is None or source in training:
             continue
-        if not isinstance(code.statement(after.source), ast.Import | ast.ImportFrom):
-            sizes[after.source] += (after.rss_bytes or 0) - (before.rss_bytes or 0) - taken
-    source, size = max(sizes.items(), key=lambda pair: pair[1], default=(None, 0))
+        if not isinstance(code.statement(source), ast.Import | ast.ImportFrom):
+            sizes[source] += _left(samples[first - 1], samples[last : last + 2])
+    kept = {line: min(left, _stayed(samples, line)) for line, left in sizes.items()}
+    source, size = max(kept.items(), key=lambda pair: pair[1], default=(None, 0))
     source = _changed_at(recording, source)
     if source is not None and is_worth(recording, size, NOTABLE):
         yield Finding(
@@ -159,6 +159,28 @@ def _for_good(recording: Recording, samples: list[Sample]) -> Iterator[Finding]:
             size, source, code.text(source),
             "keep it smaller: a narrower type, a sparse or packed form, pieces as they are needed", None, "", None,
         )  # fmt: skip
+
+
+def _left(before: Sample, after: list[Sample]) -> int:
+    """What a line left, without the device's: what it needs for itself alone is gone when the next one runs."""
+    taken = max(0, (after[0].reserved_bytes or 0) - (before.reserved_bytes or 0))
+    return min(sample.rss_bytes or 0 for sample in after) - (before.rss_bytes or 0) - taken
+
+
+def _visits(samples: list[Sample]) -> Iterator[tuple[int, int]]:
+    """The first and the last of each row of samples on one line."""
+    first = 0
+    for at in range(1, len(samples) + 1):
+        if at == len(samples) or samples[at].source != samples[first].source:
+            yield first, at - 1
+            first = at
+
+
+def _stayed(samples: list[Sample], source: Source) -> int:
+    """By how much the process is larger after a line than it was before it, most of the time."""
+    on = [at for at, sample in enumerate(samples) if sample.source == source]
+    later = sorted(sample.rss_bytes or 0 for sample in samples[on[-1] + 1 :] or samples[on[-1] :])
+    return later[len(later) // 2] - (samples[max(0, on[0] - 1)].rss_bytes or 0)
 
 
 def _changed_at(recording: Recording, source: Source | None) -> Source | None:

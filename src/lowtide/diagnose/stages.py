@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
-from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest, rise
+from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest
 from lowtide.diagnose.syntax import Span, whole
+from lowtide.diagnose.trends import rise
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Recording

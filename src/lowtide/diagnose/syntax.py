@@ -37,6 +37,22 @@ def last_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
+def depth(node: ast.expr) -> int:
+    """How many items deep: 2 of `seen["a"][3]`."""
+    return 1 + depth(node.value) if isinstance(node, ast.Subscript) else 0
+
+
+def written(node: ast.AST) -> list[ast.expr]:
+    """What a statement or a call writes to: targets, parts of targets, `out=` of a call, the first of `copyto`."""
+    if isinstance(node, ast.Assign):
+        return [part for to in node.targets for part in (to.elts if isinstance(to, ast.Tuple | ast.List) else [to])]
+    if isinstance(node, ast.AugAssign):
+        return [node.target]
+    if not isinstance(node, ast.Call):
+        return []
+    return [k.value for k in node.keywords if k.arg == "out"] + node.args[: last_name(node.func) == "copyto"]
+
+
 def calls_in(node: ast.AST | None) -> list[ast.Call]:
     return [part for part in ast.walk(node) if isinstance(part, ast.Call)] if node is not None else []
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import grown, is_worth, last_census, likeliest, line_that_keeps, step_count
+from lowtide.diagnose.evidence import grown, is_worth, last_census, likeliest, line_that_keeps, per_step, step_count
 from lowtide.diagnose.syntax import dotted, last_name, whole
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
@@ -54,7 +54,7 @@ def _kept(recording: Recording, tape: Tape, size: int) -> Finding:
         "tapes-kept", PROBLEM, f"{tape.most_alive} of {tape.made} gradient tapes are alive at once, with what they saw",
         size, source or tape.source, read_code(recording).text(source or tape.source),
         "let the tape go after `gradient`: keep the loss as a number, not the tape; `del` a persistent one",
-        round(size / tape.most_alive), held[0].holder if held else "", size,
+        per_step(recording, size), held[0].holder if held else "", size,
     )  # fmt: skip
 
 
@@ -77,8 +77,14 @@ def spans_steps(recording: Recording) -> Iterator[Finding]:
                     "tape-spans-steps", PROBLEM, f"one tape records {tape.most_steps} steps, and keeps them all",
                     size, source, read_code(recording).text(source),
                     "open a tape inside the loop, around one step; what needs no gradient belongs outside it",
-                    round(size / max(1, min(tape.most_steps, step_count(recording)))), "", size,
+                    _of_each_step(recording, tape, size), "", size,
                 )  # fmt: skip
+
+
+def _of_each_step(recording: Recording, tape: Tape, size: int) -> int | None:
+    """What one of the run's steps adds while the tape records."""
+    steps = min(tape.most_steps, step_count(recording))
+    return round(size / steps) if steps else None
 
 
 def _steps_a_turn(recording: Recording, tape: Tape) -> int:

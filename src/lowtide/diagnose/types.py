@@ -28,7 +28,7 @@ class Finding:
     """The statement at `source`, on one line."""
     fix: str
     bytes_per_step: int | None = None
-    """For what grows: by how much from one of the run's steps to the next."""
+    """For what grows: by how much from one of the run's steps to the next. None where the run has no steps."""
     holder: str = ""
     """The chain that keeps it, from a name in the user's code."""
     saving_bytes: int | None = None

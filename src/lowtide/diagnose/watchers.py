@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
-from lowtide.diagnose.evidence import grown, is_worth, rise, step_count, unexplained
+from lowtide.diagnose.evidence import arrays_explain, is_worth, per_step, unexplained
+from lowtide.diagnose.trends import rise
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Recording
@@ -67,11 +68,9 @@ def _outside_device(recording: Recording) -> int:
     """By how much the process rose once there was a device, without what that has and arrays that are held."""
     begun = [s for s in inside(recording) if s.rss_bytes is not None and s.device_bytes is not None]
     sizes = [(s.rss_bytes or 0) - (s.reserved_bytes or 0) for s in begun]
-    arrays = sum(g.bytes for g in grown(recording) if g.row.kind == "array")
-    return max(sizes) - sizes[0] - arrays if sizes else 0
+    return max(sizes) - sizes[0] - arrays_explain(recording) if sizes else 0
 
 
 def _finding(recording: Recording, id_: str, title: str, size: int, source: Source, fix: str) -> Finding:
-    steps = step_count(recording)
     text = read_code(recording).text(source)
-    return Finding(id_, PROBLEM, title, size, source, text, fix, round(size / steps) if steps else None, "", size)
+    return Finding(id_, PROBLEM, title, size, source, text, fix, per_step(recording, size), "", size)

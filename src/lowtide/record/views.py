@@ -14,6 +14,7 @@ from lowtide.record.types import (
     TRAINING_KINDS,
     Detail,
     HostSplit,
+    Outcome,
     Recording,
     Sample,
     Site,
@@ -40,6 +41,38 @@ def main_steps(recording: Recording) -> list[tuple[int, Step]]:
     return [(number, step) for number, step in enumerate(recording.steps) if step.kind == kind]
 
 
+def step_count(recording: Recording) -> int:
+    """How many of its own steps the run made: a row may stand for several."""
+    return sum(step.repeats for _, step in main_steps(recording))
+
+
+def step_spans(recording: Recording) -> dict[int, tuple[int, int]]:
+    """By a row's number in `Recording.steps`: which of the run's own steps it stands for, first and last, from 1."""
+    spans, before = {}, 0
+    for number, step in main_steps(recording):
+        spans[number] = (before + 1, before + step.repeats)
+        before += step.repeats
+    return spans
+
+
+def failed(outcome: Outcome) -> bool:
+    """Ended by an exception, a signal, or with an exit code of its own."""
+    return outcome.how in ("exit", "exception", "signal")
+
+
+def can_be_judged(recording: Recording) -> bool:
+    """Whether finding nothing means something: not if the run broke off before it had repeated anything."""
+    return recording.outcome.how == "done" or step_count(recording) > 1
+
+
+def is_of_a_script(recording: Recording) -> bool:
+    """Whether `lowtide run` made it, of a script that can be run again; else it is of a block, a cell or a callback.
+
+    Only the parent of a run writes down Lowtide's own version.
+    """
+    return "lowtide" in recording.run.versions
+
+
 class Peak(NamedTuple):
     """The most the run ever had: `detail` is the detailed step that tells what it was made of, when one reached it."""
 
@@ -61,7 +94,7 @@ def device_peak(recording: Recording) -> Peak | None:
         for number, step in enumerate(recording.steps)
         if step.device_peak_bytes is not None
     ]
-    found += [Peak(s.device_peak_bytes, s.time, s.step, None) for s in recording.samples if s.device_peak_bytes]
+    found += [Peak(s.device_peak_bytes, s.time, s.step, None) for s in run_samples(recording) if s.device_peak_bytes]
     if not found:
         return None
     best = max(found, key=lambda peak: (peak.bytes, peak.detail is not None))
@@ -74,14 +107,29 @@ def fullest_detail(recording: Recording) -> Detail | None:
     return max(recording.details, key=lambda detail: detail.peak_bytes, default=None)
 
 
+def run_samples(recording: Recording) -> list[Sample]:
+    """The samples as they count for the run.
+
+    A block that is measured is over before Lowtide takes its last look at everything. Samples of that look are put at
+    the end: the device's highest since the sample before is the block's, RSS is not, unless there is no other.
+    """
+    end = recording.outcome.seconds
+    within = [sample for sample in recording.samples if sample.time <= end]
+    later = [sample._replace(time=end) for sample in recording.samples if sample.time > end]
+    only = later[:1] if not within else []
+    return [*within, *only, *(s._replace(rss_bytes=None, swap_bytes=None) for s in later[len(only) :])]
+
+
 def host_peak(recording: Recording) -> Sample | None:
     """The sample with the highest RSS."""
-    known = [sample for sample in recording.samples if sample.rss_bytes]
+    known = [sample for sample in run_samples(recording) if sample.rss_bytes]
     return max(known, key=lambda sample: sample.rss_bytes or 0, default=None)
 
 
 def host_split_at_peak(recording: Recording) -> HostSplit | None:
-    return max(recording.splits, key=lambda split: split.rss_bytes, default=None)
+    """What RSS was made of when it was highest; after the end only where nobody had looked before."""
+    within = [split for split in recording.splits if split.time <= recording.outcome.seconds]
+    return max(within or recording.splits, key=lambda split: split.rss_bytes, default=None)
 
 
 def inside(recording: Recording) -> list[Sample]:
@@ -183,7 +231,7 @@ def curve(recording: Recording, of: Callable[[Sample], int | None], width: int) 
     """The highest of `of` in each of `width` equal parts of the run; a part without a sample is as the one before."""
     end = max(recording.outcome.seconds, 1e-9)
     parts: list[int | None] = [None] * width
-    for sample in recording.samples:
+    for sample in run_samples(recording):
         value = of(sample)
         if value is not None:
             at = min(width - 1, max(0, int(sample.time / end * width)))

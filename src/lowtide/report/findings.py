@@ -5,6 +5,7 @@ Takes findings as `--json` lists them.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,25 @@ from rich.text import Text
 
 from lowtide.units import format_size
 
+NONE = "none: nothing that need not be there, nothing that grows"
 MOST = 5
 """Shown in the terminal; `--json` has all."""
 STYLES = {"problem": "bold red", "advice": "bold yellow"}
 
 
-def findings_view(findings: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """The findings section of `lowtide run` and `lowtide report`."""
-    return Group(*_parts(findings))
+def findings_view(findings: Sequence[Mapping[str, Any]], unjudged: str = "", file: str = "FILE") -> RenderableType:
+    """The findings section of `lowtide run` and `lowtide report`.
+
+    `unjudged` says why it means nothing when there are none; `file` is the recording.
+    """
+    return Group(*_parts(findings, unjudged, file))
 
 
-def render_findings(findings: Sequence[Mapping[str, Any]], width: int = 100) -> str:
+def render_findings(findings: Sequence[Mapping[str, Any]], width: int = 100, unjudged: str = "") -> str:
     """The same as text."""
     console = Console(width=width, force_terminal=False)
     with console.capture() as captured:
-        console.print(findings_view(findings))
+        console.print(findings_view(findings, unjudged))
     return captured.get()
 
 
@@ -52,16 +57,17 @@ def _size(size: int | None) -> str:
     return "" if size is None else format_size(size)
 
 
-def _parts(findings: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+def _parts(findings: Sequence[Mapping[str, Any]], unjudged: str, file: str) -> Iterator[RenderableType]:
     if not findings:
-        yield Text("Findings ", style="bold").append("none: nothing that need not be there, nothing that grows", "")
+        held = f"none, but nothing can be judged: {unjudged}" if unjudged else NONE
+        yield Text("Findings ", style="bold").append(held, "")
         return
     yield Text("Findings", style="bold")
     for number, finding in enumerate(findings[:MOST], 1):
         yield _headline(number, finding)
         yield Padding(Group(*_lines(finding)), (0, 0, 0, 4))
     if len(findings) > MOST:
-        yield Text(f"  and {len(findings) - MOST} more: lowtide report FILE --json", style="dim")
+        yield Text(f"  and {len(findings) - MOST} more: lowtide report {shlex.quote(file)} --json", style="dim")
 
 
 def _headline(number: int, finding: Mapping[str, Any]) -> Text:

@@ -20,6 +20,9 @@ from lowtide.record.views import (
     host_peak,
     main_steps,
     reserve_unused,
+    run_samples,
+    step_count,
+    step_spans,
 )
 from lowtide.report.contents import (
     Item,
@@ -113,10 +116,7 @@ def _figures(recording: Recording) -> list[Figure]:
         figures.append(Figure("reserved", format_size(reserved), f"{format_size(unused)} of it not in use at the peak"))
     if host is not None:
         figures.append(Figure("host peak", format_size(host.rss_bytes or 0), f"RSS, after {host.time:.1f} s"))
-    steps = main_steps(recording)
-    seconds = recording.outcome.seconds
-    total = sum(step.repeats for _, step in steps)
-    figures.append(Figure("run", counted(total, "step"), f"in {seconds:.1f} s"))
+    figures.append(Figure("run", counted(step_count(recording), "step"), f"in {recording.outcome.seconds:.1f} s"))
     grown = {
         "on the host": growth(recording, lambda step: step.rss_bytes),
         "on the device": growth(recording, lambda step: step.device_bytes),
@@ -139,7 +139,7 @@ def _site(peak: Peak) -> str:
 
 def _whole_run(recording: Recording) -> Chart | None:
     """Host and device on one time axis."""
-    samples = recording.samples
+    samples = run_samples(recording)
     of: list[tuple[str, str, bool, Callable[[Sample], int | None]]] = [
         ("device, highest", "gradients", False, lambda s: s.device_peak_bytes),
         ("device, in use", "activations", False, lambda s: s.device_bytes),
@@ -184,12 +184,12 @@ def _steps_said(recording: Recording, samples: Sequence[Sample]) -> tuple[list[s
 
 def _step_marks(recording: Recording) -> list[Mark]:
     """Detailed steps as areas; the beginning of every step, or of some of them when there are many."""
-    steps = main_steps(recording)
+    steps, spans = main_steps(recording), step_spans(recording)
     marks = [Mark(d.start, _place(recording, d.step), d.stop) for d in recording.details]
     every = -(-len(steps) // MOST_STEP_MARKS) or 1
     marks += [
-        Mark(step.start, str(place), faint=True)
-        for place, (_, step) in enumerate(steps, 1)
+        Mark(step.start, f"{spans[number][0]:,}", faint=True)
+        for place, (number, step) in enumerate(steps, 1)
         if place == 1 or place % every == 0
     ]
     peak = device_peak(recording)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,47 +22,47 @@ from lowtide.record.views import (
     by_mode,
     curve,
     device_peak,
+    failed,
     fullest_detail,
     growth,
     host_peak,
     host_split_at_peak,
-    main_steps,
+    is_of_a_script,
+    main_kind,
     reserve_unused,
+    step_count,
+    step_spans,
 )
+from lowtide.report.words import again_words, counted_steps, is_module, step_names
 from lowtide.units import format_size
 
 WIDTH, CHART, HEIGHT, TOP = 80, 62, 4, 5
+NAME, NAME_AND_CODE = 44, 64
+"""Columns of a line's name at most, and of the name with its code: the code is cut, the name is not."""
 GROWS = 16 * 1024
 """Bytes a step from which on the host's growth is worth a closer look."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_KINDS = {
-    "fit": "training steps (fit)",
-    "function": "training steps (tf.function)",
-    "session": "training steps (Session.run)",
-    "update": "training steps (eager)",
-    "gradient": "gradients (eager)",
-    "evaluate": "evaluation steps",
-    "predict": "prediction steps",
-    "call": "calls",
-    "run": "runs (Session)",
-    "next": "dataset elements",
-}
 
 
-def render_recording(recording: Recording, file: str, width: int = WIDTH) -> str:
+def render_recording(recording: Recording, file: str | None, width: int = WIDTH) -> str:
     """The summary as text, as `print` would show it."""
     console = Console(width=width, force_terminal=False)
     with console.capture() as captured:
-        console.print(recording_view(recording, file))
+        print_recording(console, recording, file)
     return captured.get()
 
 
-def recording_view(recording: Recording, file: str) -> RenderableType:
+def print_recording(console: Console, recording: Recording, file: str | None) -> None:
+    """The summary. `file` has the recording, where one was kept. Long commands are left whole, to be copied."""
+    console.print(recording_view(recording, file), crop=False)
+
+
+def recording_view(recording: Recording, file: str | None) -> RenderableType:
     """The peak, when and where; the run as a chart; what the peak is made of; what to do next."""
     return Group(*_parts(recording, file))
 
 
-def _parts(recording: Recording, file: str) -> Iterator[RenderableType]:
+def _parts(recording: Recording, file: str | None) -> Iterator[RenderableType]:
     yield _headline(recording)
     yield _facts(recording)
     yield from _charts(recording)
@@ -72,16 +73,16 @@ def _parts(recording: Recording, file: str) -> Iterator[RenderableType]:
     yield _host(recording)
     for note in recording.notes:
         yield Text(f"Note {note}", style="yellow")
-    yield _next(recording, file)
+    if commands := list(_commands(recording, file)):
+        yield _next(commands)
 
 
 def _headline(recording: Recording) -> Text:
     text = Text(Path(recording.run.script).name, style="bold")
     text.append(f" {_ending(recording)} {recording.outcome.seconds:.1f} s", style="")
-    steps = main_steps(recording)
-    if steps:
-        count = sum(step.repeats for _, step in steps)
-        text.append(f", {count:,} {_KINDS[steps[0][1].kind]}", style="")
+    kind = main_kind(recording)
+    if kind is not None:
+        text.append(f", {counted_steps(step_count(recording), kind)}", style="")
     return text
 
 
@@ -101,7 +102,7 @@ def _facts(recording: Recording) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True, min_width=11)
     table.add_column(justify="right", no_wrap=True, style="bold", min_width=10)
-    table.add_column(overflow="ellipsis", no_wrap=True, max_width=54)
+    table.add_column(overflow="fold")
     for row in _fact_rows(recording):
         table.add_row(*(_plain(cell) if isinstance(cell, str) else cell for cell in row))
     return table
@@ -120,8 +121,7 @@ def _fact_rows(recording: Recording) -> Iterator[tuple[str, str, str]]:
         yield "refused", asked, f"{refusal.dtype} {refusal.shape} {refusal.op} {_short(refusal.source)}".strip()
     host = host_peak(recording)
     if host is not None:
-        left = f", {format_size(host.available_bytes)} left" if host.available_bytes else ""
-        yield "host peak", format_size(host.rss_bytes or 0), f"RSS at {host.time:.1f} s {_short(host.source)}{left}"
+        yield "host peak", format_size(host.rss_bytes or 0), _host_when(host)
     reserve = reserve_unused(recording)
     if reserve is not None:
         yield "reserved", format_size(reserve[0]), f"by the allocator, {format_size(reserve[1])} of it never in use"
@@ -141,14 +141,19 @@ def _signed(size: float) -> str:
     return f"{'+' if size > 0 else ''}{format_size(round(size))}"
 
 
+def _host_when(host: Sample) -> str:
+    line = f" {_short(host.source)}" if host.source else ""
+    left = f", {format_size(host.available_bytes)} left" if host.available_bytes else ""
+    return f"RSS at {host.time:.1f} s{line}{left}"
+
+
 def _when(recording: Recording, time: float, step: int | None) -> str:
-    steps = main_steps(recording)
-    numbers = [number for number, _ in steps]
-    if step in numbers:
-        return f"in step {numbers.index(step) + 1} of {len(numbers)}, at {time:.1f} s"
-    known = step is not None and step < len(recording.steps)
-    name = f", {recording.steps[step or 0].kind} {recording.steps[step or 0].name}" if known else ""
-    return f"at {time:.1f} s{name}"
+    if step is None or not 0 <= step < len(recording.steps):
+        return f"at {time:.1f} s"
+    name = step_names(recording)[step]
+    if step in step_spans(recording):
+        return f"in {name} of {step_count(recording):,}, at {time:.1f} s"
+    return f"at {time:.1f} s, {name}"
 
 
 def _where(detail: Detail, peak: int) -> str:
@@ -200,7 +205,7 @@ def _contents(detail: Detail, peak: Peak | None) -> Columns:
             categories.add_row(name, format_size(size), f"{size / detail.peak_bytes:.0%}")
     layers = _titled("by layer")
     layers.add_column(justify="right", no_wrap=True)
-    layers.add_column(overflow="ellipsis", no_wrap=True, max_width=24)
+    layers.add_column(overflow="fold", max_width=30)
     for layer, size in list(by_layer(detail).items())[: TOP + 1]:
         layers.add_row(format_size(size), _plain(layer or "(no layer)"))
     return Columns([categories, layers], padding=(0, 2))
@@ -211,9 +216,11 @@ def _lines(recording: Recording, detail: Detail) -> Table:
     share = modes.get("eager", 0) / max(1, sum(modes.values()))
     table = _titled(f"by line ({share:.0%} made by eager ops, {1 - share:.0%} by graphs)")
     table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="ellipsis", no_wrap=True, max_width=28)
-    table.add_column(overflow="ellipsis", no_wrap=True, max_width=38, style="dim")
-    for source, size in [(s, b) for s, b in by_line(detail).items() if s is not None][:TOP]:
+    rows = [(source, size) for source, size in by_line(detail).items() if source is not None][:TOP]
+    width = min(NAME, max((len(_short(source)) for source, _ in rows), default=0))
+    table.add_column(overflow="fold", min_width=width, max_width=width)
+    table.add_column(overflow="ellipsis", no_wrap=True, max_width=NAME_AND_CODE - width, style="dim")
+    for source, size in rows:
         table.add_row(format_size(size), _plain(_short(source)), _plain(_code(recording, source)))
     return table
 
@@ -234,23 +241,27 @@ def _host(recording: Recording) -> Text:
     return text
 
 
-def _next(recording: Recording, file: str) -> Text:
-    text = Text("Next", style="bold")
-    for command, what in _commands(recording, file):
+def _next(commands: Iterable[tuple[str, str]]) -> Text:
+    text = Text("Next", style="bold", no_wrap=True, overflow="ignore")
+    for command, what in commands:
+        fits = len(command) + len(what) + 4 <= WIDTH
         text.append(f"\n {command}", style="")
-        text.append(f"   {what}", style="dim")
+        text.append(f"   {what}" if fits else f"\n   {what}", style="dim")
     return text
 
 
-def _commands(recording: Recording, file: str) -> Iterator[tuple[str, str]]:
+def _commands(recording: Recording, file: str | None) -> Iterator[tuple[str, str]]:
     """What to type now, and what for."""
-    yield f"lowtide report {file} --html out.html", "all of it, as a page"
-    name = Path(recording.run.script).name
-    peak, steps, host = device_peak(recording), main_steps(recording), growth(recording, lambda step: step.rss_bytes)
-    if peak is not None and steps and steps[0][1].kind in ("fit", "function"):
-        yield f"lowtide plan --budget 80% {name}", "in how little it can train, same results"
-    if host is not None and host.bytes_per_step > GROWS and recording.run.host_tracer == "off":
-        yield f"lowtide run --host tracemalloc {name}", "names Python's lines"
+    if file is not None:
+        yield f"lowtide report {shlex.quote(file)} --html out.html", "all of it, as a page"
+    if not is_of_a_script(recording):
+        return
+    run, again, host = recording.run, again_words(recording.run), growth(recording, lambda step: step.rss_bytes)
+    trains = device_peak(recording) is not None and main_kind(recording) in ("fit", "function")
+    if trains and not failed(recording.outcome) and not is_module(run):
+        yield f"lowtide plan --budget 80% {again}", "in how little it can train, same results"
+    if host is not None and host.bytes_per_step > GROWS and run.host_tracer == "off":
+        yield f"lowtide run --host tracemalloc {again}", "names Python's lines"
 
 
 def _short(source: Source | None) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
-from lowtide.record import Device, Outcome, Recording
-from lowtide.record.views import main_steps
+from lowtide.record import Device, Outcome, Recording, Run
+from lowtide.record.views import can_be_judged, step_count, step_spans
+from lowtide.report.contents import counted
 from lowtide.units import format_size
 
 MEANING = {
@@ -32,11 +34,52 @@ def outcome_words(outcome: Outcome) -> str:
     return f"{said}, out of memory" if outcome.out_of_memory else said
 
 
+def unjudged_words(recording: Recording) -> str:
+    """Why it means nothing that nothing was found; "" where it does mean something."""
+    if can_be_judged(recording):
+        return ""
+    outcome = recording.outcome
+    ended = "the recording ends" if outcome.how == "unknown" else outcome_words(outcome)
+    seen = "one step was" if step_count(recording) else "no step was"
+    return f"{ended} before it had repeated anything ({seen} seen)"
+
+
+_KINDS = {
+    "fit": ("training step", " (fit)"),
+    "function": ("training step", " (tf.function)"),
+    "session": ("training step", " (Session.run)"),
+    "update": ("training step", " (eager)"),
+    "gradient": ("gradient", " (eager)"),
+    "evaluate": ("evaluation step", ""),
+    "predict": ("prediction step", ""),
+    "call": ("call", ""),
+    "run": ("run", " (Session)"),
+    "next": ("dataset element", ""),
+}
+
+
+def counted_steps(number: int, kind: str) -> str:
+    """"1 training step (fit)", "3 calls"."""
+    word, how = _KINDS[kind]
+    return counted(number, word) + how
+
+
+def again_words(run: Run) -> str:
+    """The target and its arguments as they were given, to be typed again."""
+    module, _, name = run.script.partition("-m ")
+    target = ["-m", name] if name and not module else [run.script]
+    return shlex.join([*target, *run.arguments])
+
+
+def is_module(run: Run) -> bool:
+    return run.script.startswith("-m ")
+
+
 def step_names(recording: Recording) -> list[str]:
-    """A name for each of `Recording.steps`: "step 3" for the third of the run's own, else what it was."""
+    """A name for each of `Recording.steps`: "step 3", "steps 3 to 9" of the run's own, else what it was."""
     names = [f"{step.kind} {step.name}".rstrip() for step in recording.steps]
-    for place, (number, _) in enumerate(main_steps(recording), 1):
-        names[number] = f"step {place}"
+    for number, (first, last) in step_spans(recording).items():
+        names[number] = f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
     return names
 
 
