@@ -10,7 +10,16 @@ from itertools import pairwise
 
 from lowtide.diagnose import models
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import arrays_explain, grown, is_worth, only_put, peak_bytes, per_step, step_of
+from lowtide.diagnose.evidence import (
+    arrays_explain,
+    grown,
+    is_worth,
+    only_put,
+    peak_bytes,
+    per_step,
+    step_of,
+    unexplained,
+)
 from lowtide.diagnose.trends import FEWEST, device_goes_on, host_goes_on, rise, slow_samples
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -77,6 +86,8 @@ def on_host(recording: Recording) -> Iterator[Finding]:
     if _few_steps(recording) or not host_goes_on(outside):
         return
     found = rise(outside, "rss_bytes") - arrays_explain(recording)
+    if not main_steps(recording):
+        found = min(found, unexplained(recording))  # RSS rises as a program warms up: its heap has to, too
     if not is_worth(recording, found, NOTABLE) or _retained(recording) > found / 2:
         return
     if _is_the_models(outside):
