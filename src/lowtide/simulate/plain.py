@@ -33,7 +33,7 @@ MOST_RUNS = 20
 OPS_IN_ALL_RUNS = 80_000
 """More runs make a better estimate: as many as these two allow, and at least one."""
 
-BELOW, ABOVE = 0.09, 0.0465
+BELOW, ABOVE = 0.095, 0.0407
 """How far the largest peak may lie from that of a run which needs much. What decides it is not known before the run:
 the machine's speed and load, and what its hash sets do."""
 MUCH, USUALLY_MORE = 0.9, 0.033
