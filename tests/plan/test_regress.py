@@ -54,7 +54,19 @@ def test_what_a_narrow_pass_leaves_out_is_still_a_bound(problem: Problem, share:
 def test_games_with_rules_of_their_own_are_left_alone(problem: Problem) -> None:
     game = contract(problem)
     if playable(game):
-        assert all(node.recomputable and not node.after and not node.ends for node in problem.nodes)
+        assert all(node.recomputable and not node.ends for node in problem.nodes)
+        needed = needs(problem)
+        assert all({*node.after} <= before for node, before in zip(problem.nodes, needed, strict=True))
+
+
+def needs(problem: Problem) -> list[set[int]]:
+    """For each node those that it reads from, and those that they do."""
+    maker = {value: index for index, node in enumerate(problem.nodes) for value in node.outputs}
+    found: list[set[int]] = []
+    for node in problem.nodes:
+        read = {maker[value] for value in node.inputs if value in maker}
+        found.append(read.union(*(found[index] for index in read)))
+    return found
 
 
 def test_a_layered_graph_of_a_few_dozen_nodes_is_proven() -> None:
