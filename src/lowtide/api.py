@@ -25,7 +25,7 @@ from lowtide.simulate import Forecast, load_forecast, save_forecast
 from lowtide.simulate import forecast as make_forecast
 from lowtide.simulate.plain import plain_range
 from lowtide.surroundings import gpus, kernel_limits, system_versions, watched_variables
-from lowtide.units import format_size, parse_size
+from lowtide.units import format_size, is_share, parse_size
 
 LEAST_LIMIT = 1 << 20
 """TensorFlow's allocator takes its limit in whole MiB."""
@@ -182,7 +182,7 @@ def _planning(budget: str | int, seconds: float) -> Callable[[Program, int], Pla
 
 
 def _bytes_of(budget: str | int, program: Program, batch: int) -> int:
-    if isinstance(budget, str) and budget.strip().endswith("%"):
+    if is_share(budget):
         plain = plain_range(program, batch)
         return parse_size(budget, of=(plain.low + plain.high) // 2)
     return parse_size(budget)
@@ -222,7 +222,7 @@ def fit_target(
     from lowtide.tf.child import capture_target
     from lowtide.tf.child import fit_target as fit
 
-    if budget.strip().endswith("%"):
+    if is_share(budget):
         program = capture_target(target, arguments).program
         limit = _bytes_of(budget, program, program.batch)
     else:

@@ -35,6 +35,11 @@ def parse_size(text: str | int, of: int | None = None) -> Bytes:
     return _positive(int(Fraction(number) * scale), text)
 
 
+def is_share(text: object) -> bool:
+    """Whether a size is given as a part of something: "80%"."""
+    return isinstance(text, str) and text.strip().endswith("%")
+
+
 def format_size(size: float) -> str:
     """`size` as people read it: 4 significant digits at most, binary units."""
     sign, size = ("-", -size) if size < 0 else ("", size)

@@ -573,13 +573,6 @@ print(json.dumps([compat.onednn_computes("float16"), taken, timeline.peak - time
 """
 
 
-def test_is_out_of_memory() -> None:
-    refused = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-    assert compat.is_out_of_memory(refused)
-    assert compat.is_out_of_memory(tf.errors.InternalError(None, None, "Dst tensor is not initialized."))
-    assert not compat.is_out_of_memory(ValueError("OOM"))
-
-
 def test_onednn_computes() -> None:
     by_onednn, taken, predicted = run_script(HALF_PRODUCT)
     floats = 4 * (512 * 256 + 256 * 128 + 512 * 128)

@@ -241,11 +241,6 @@ class Code:
         taken = [call.func for _, call in self.calls(".get", ".get_nowait")]
         return any(isinstance(func, ast.Attribute) and last_name(func.value) == name for func in taken)
 
-    def bound_at(self, line: Source) -> list[str]:
-        """The last names of what the statement at a line binds: `queue` of `self.queue = ...`."""
-        statement = self.statement(line)
-        return [last_name(target) for target in statement.targets] if isinstance(statement, ast.Assign) else []
-
     def adds_to_itself(self, *calls: str) -> list[Source]:
         """Live lines that give a name what one of these calls makes of it and more: `x = tf.concat([x, y], 0)`."""
         return [

@@ -18,7 +18,7 @@ from lowtide.diagnose.trends import FEWEST, begun_at, host_goes_on, rise, slow_s
 from lowtide.program import Source
 from lowtide.record import Detail, Held, Recording, Step
 from lowtide.record.types import CYCLE, DEFAULT
-from lowtide.record.views import device_peak, host_peak, inside, main_steps
+from lowtide.record.views import device_peak, host_peak, inside, main_steps, step_count
 
 LEAST = 1 << 20
 WORTH = 0.01
@@ -33,10 +33,6 @@ def peak_bytes(recording: Recording) -> int:
 
 def is_worth(recording: Recording, size: float, part: float = WORTH) -> bool:
     return size >= max(LEAST, part * peak_bytes(recording))
-
-
-def step_count(recording: Recording) -> int:
-    return sum(step.repeats for _, step in main_steps(recording))
 
 
 def per_step(recording: Recording, size: int) -> int | None:

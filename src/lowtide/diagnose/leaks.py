@@ -111,11 +111,12 @@ def _without_end(code: Code, row: Held) -> tuple[Source, str] | None:
     """The line that makes the deque or queue which holds them, where it says no end; and how to say one."""
     if "(deque of" not in row.holder:
         return None
-    for line in (line for name in names_in(row.holder) for line in code.assigns(name) if code.ran(line)):
+    made = ((name, line) for name in names_in(row.holder) for line in code.assigns(name) if code.ran(line))
+    for name, line in made:
         for call in calls_in(code.statement(line)):
             arguments, named, fix = _ENDLESS.get(last_name(call.func), (0, "", ""))
             bounded = len(call.args) >= arguments or any(k.arg == named for k in call.keywords)
-            if not bounded and (named == "maxlen" or any(code.takes_from(name) for name in code.bound_at(line))):
+            if not bounded and (named == "maxlen" or code.takes_from(name)):
                 return line, fix
     return None
 

@@ -15,7 +15,6 @@ from lowtide.diagnose.evidence import (
     names_in,
     only_put,
     per_step,
-    step_count,
     unexplained,
 )
 from lowtide.diagnose.models import MANY, NOTABLE, made_again
@@ -25,6 +24,7 @@ from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Made, Recording
 from lowtide.record.extremes import fullest_stages
+from lowtide.record.views import step_count
 
 
 def slots_made_again(recording: Recording) -> Iterator[Finding]:

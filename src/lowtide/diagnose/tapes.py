@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import grown, is_worth, last_census, likeliest, line_that_keeps, per_step, step_count
+from lowtide.diagnose.evidence import grown, is_worth, last_census, likeliest, line_that_keeps, per_step
 from lowtide.diagnose.syntax import dotted, last_name, whole
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Detail, Recording, Tape
+from lowtide.record.views import step_count
 from lowtide.units import format_size
 
 MANY = 3

@@ -6,13 +6,13 @@ peak of that plan.
 
 from __future__ import annotations
 
+from lowtide.ops import HALVES
 from lowtide.program import Program
 from lowtide.simulate import Timeline, simulate
 from lowtide.units import format_size
 
 MUCH = 0.1
 """Of the peak: so much beside the step is worth a word."""
-_HALF = frozenset({"float16", "bfloat16", "half"})
 
 
 def offers(program: Program, timeline: Timeline, room: int) -> list[str]:
@@ -24,7 +24,7 @@ def offers(program: Program, timeline: Timeline, room: int) -> list[str]:
     if batch := largest_batch_within(program, timeline, room):
         found.append(f"batch {batch} instead of {timeline.batch} fits")
     halved = by_category.get("activations", 0) // 2
-    if halved and not any(value.dtype in _HALF for value in program.values):
+    if halved and not any(value.dtype in HALVES for value in program.values):
         found.append(f"activations in 16 bits save about {format_size(halved)}")
     if slots := by_category.get("optimizer state", 0):
         found.append(f"an optimizer without slots saves up to {format_size(slots)}")

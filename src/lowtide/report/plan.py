@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lowtide.units import format_size
+from lowtide.units import format_size, is_share
 
 
 def plan_view(facts: Mapping[str, Any], title: str, asked: str = "") -> RenderableType:
@@ -19,7 +19,7 @@ def plan_view(facts: Mapping[str, Any], title: str, asked: str = "") -> Renderab
     """
     headline = Text(f"{title} with batch {facts['batch']} in ")
     headline.append(format_size(facts["budget_bytes"]), style="bold")
-    if asked.strip().endswith("%"):
+    if is_share(asked):
         headline.append(f" ({asked.strip()} of what plain TensorFlow needs, data on the device included)")
     headline.append(", with the same results")
     table = Table(box=None, padding=(0, 1))

@@ -15,6 +15,7 @@ import tensorflow as tf
 from lowtide.record import Site
 from lowtide.tf import compat, compat_watch, residents
 from lowtide.tf.census import made_so_far, take_census
+from lowtide.tf.child import LIMIT
 from lowtide.tf.device import DeviceCounter
 from lowtide.tf.hooks import LayerSources, layer_init
 from lowtide.tf.labels import LayerNames
@@ -121,7 +122,7 @@ class Attachment:
         kind = "bfc" if opened.counts else "cpu"
         if "GPU" in opened.name:
             kind = os.environ.get("TF_GPU_ALLOCATOR", "bfc")
-        limit = os.environ.get("TF_CPU_BFC_MEM_LIMIT_IN_MB", "")
+        limit = os.environ.get(LIMIT, "")
         bytes_ = int(limit) << 20 if limit.isdigit() and kind == "bfc" else None
         self._watch.writer.fact("devices", [(opened.name, kind, bytes_)])
 

@@ -421,9 +421,3 @@ def _cpu_info() -> list[str]:
         return Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return []
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the allocator refused: TensorFlow says so in several ways."""
-    refused = isinstance(error, tf.errors.ResourceExhaustedError)
-    return refused or (isinstance(error, tf.errors.InternalError) and "Dst tensor is not initialized" in str(error))

@@ -25,7 +25,7 @@ from lowtide.machine import oom_kills
 from lowtide.record import Outcome, Run, Sample, Writer, create_recording, finish_recording, load_recording
 from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, this_machine
 from lowtide.record.types import OUTSIDE
-from lowtide.tf.child import pass_on_interrupt
+from lowtide.tf.child import LIMIT, pass_on_interrupt
 from lowtide.tf.tracers import check_tracer
 from lowtide.tf.watch import FLUSH_SECONDS
 from lowtide.units import format_size
@@ -77,9 +77,9 @@ def child_environment() -> dict[str, str]:
     environment = dict(os.environ)
     if not has_gpu():
         environment.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "1")
-        if "TF_CPU_BFC_MEM_LIMIT_IN_MB" not in environment:
+        if LIMIT not in environment:
             # Its own limit is 64 GiB; the plain run has none but the machine's.
-            environment["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(max(64 << 10, this_machine().memory_bytes >> 20))
+            environment[LIMIT] = str(max(64 << 10, this_machine().memory_bytes >> 20))
     return environment
 
 

@@ -25,6 +25,7 @@ import psutil
 from lowtide.errors import BadFile, BadUse, LowtideError, NotCapturable, NothingTrains
 from lowtide.program import Program, save_program
 from lowtide.tf.child import LARGER
+from lowtide.tf.refusals import out_of_memory
 from lowtide.units import format_size
 
 CAPTURED, SCRIPT_FAILED = 0, 1
@@ -77,7 +78,7 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
         raise
     except BaseException as error:  # noqa: BLE001  # the script's own failure, shown as Python would show it
         _print_script_traceback()
-        if compat.is_out_of_memory(error):
+        if out_of_memory(type(error).__name__, str(error)):
             when = "beside its planned step" if planning.planned else "before its first training step"
             _leave(folder, SCRIPT_FAILED, error=f"{path} asked for more than the budget {when}; {LARGER}")
         sys.exit(SCRIPT_FAILED)
