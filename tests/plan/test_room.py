@@ -9,8 +9,8 @@ import pytest
 from lowtide.errors import Infeasible
 from lowtide.plan import make_plan
 from lowtide.plan.room import in_one_region, is_all_there_is, resized, smallest_region, timeline_within
-from lowtide.program import Chunk, Program
-from lowtide.simulate import simulate
+from lowtide.program import Chunk, Dim, Program
+from lowtide.simulate import OutOfMemory, simulate
 from tests.plan.test_plan import step_of_layers
 
 MIB = 1 << 20
@@ -58,8 +58,20 @@ def test_batches_that_a_pipeline_has_ready_take_their_room() -> None:
     program = step_of_layers(8)
     size = smallest_region([within(program, MIB)], 4, 0, MIB, 40 * MIB)
     assert timeline_within(within(program, size), 4, 0) is not None
-    assert timeline_within(within(program, size), 4, 2 * MIB) is None
-    assert timeline_within(within(program, size + 4 * MIB), 4, 2 * MIB) is not None
+    assert timeline_within(within(program, size), 4, 2) is None
+    assert timeline_within(within(program, size + 4 * MIB), 4, 2) is not None
+
+
+def test_batches_that_come_in_the_middle_of_a_step_have_a_place_of_their_own() -> None:
+    """A small batch in the middle of the free space would part it: the bytes would be there, and no piece of them."""
+    layers = step_of_layers(8)
+    small = replace(layers.values[0], shape=(Dim(0, 1), Dim(2048)))
+    program = replace(layers, values=(small, *layers.values[1:]))
+    size = smallest_region([within(program, MIB)], 4, 2, MIB, 40 * MIB)
+    assert timeline_within(within(program, size), 4, 2) is not None
+    simulate(within(program, size), 4, limit=size)
+    with pytest.raises(OutOfMemory):
+        simulate(within(program, size), 4, limit=size, ahead=2)
 
 
 def test_chunks_may_add_up_to_all_there_is_as_long_as_every_request_finds_one() -> None:

@@ -254,7 +254,7 @@ TABLE: Mapping[str, Rule] = {
     **_rows(Act.VIEW_EACH, "IdentityN"),
     **_rows(Act.SOURCE, "Placeholder _Arg Const VarHandleOp VariableV2 Variable", recomputable=False),
     **_rows(Act.VIEW, _REFERENCE_UPDATES, inputs=(0,), recomputable=False),
-    **_rows(Act.NOTHING, "NoOp Assert PrintV2 ControlTrigger", recomputable=False),
+    **_rows(Act.NOTHING, "NoOp Assert PrintV2 ControlTrigger DisableCopyOnRead", recomputable=False),
     **_rows(Act.READ, "ReadVariableOp", inputs=(0,), recomputable=False),
     **_rows(Act.ASSIGN, "AssignVariableOp", inputs=(0, 1), recomputable=False),
     **_rows(Act.UPDATE, _APPLY, recomputable=False),

@@ -16,6 +16,7 @@ from lowtide.errors import Infeasible
 from lowtide.plan.account import Account, Move
 from lowtide.plan.bridge import Costs, problem_of, with_copies
 from lowtide.plan.costs import op_seconds
+from lowtide.plan.in_place import written_in_place
 from lowtide.plan.offers import offers
 from lowtide.plan.planner import Planner
 from lowtide.plan.problem import Point, Report, Schedule, Smallest, silent
@@ -92,7 +93,7 @@ def make_plan(
     """
     size = program.batch if batch is None else batch
     deadline = monotonic() + seconds
-    search = _Search(program, size, budget, costs)
+    search = _Search(written_in_place(program), size, budget, costs)
     best: Plan | None = None
     for attempt in range(ATTEMPTS):
         left = deadline - monotonic()
@@ -120,7 +121,7 @@ def _spare_share(budget: int) -> float:
 
 
 def bytes_ahead(program: Program, batch: int) -> int:
-    return BATCHES_AHEAD * sum(program.values[value].bytes(batch) for value in program.inputs)
+    return BATCHES_AHEAD * sum(program.argument_bytes(batch))
 
 
 def budget_for(program: Program, batch: int, peak: int) -> int:
@@ -141,7 +142,6 @@ class _Search:
         self.planner = Planner(problem)
         self.tried: set[Schedule] = set()
         self.met, self.enough = False, 0  # was the target met as it was; bytes of the largest plan that fits
-        self.ahead = bytes_ahead(program, size)
         self.limited = is_all_there_is(program.chunks, budget)
         self.spare = spare_in(program, size, budget)
         self.room = budget if self.limited else budget - self.spare
@@ -212,7 +212,7 @@ class _Search:
         """What the schedule comes to; None when an allocator that cannot grow refuses it something."""
         planned = with_copies(self.program, self.order, schedule)
         if self.limited:
-            timeline = timeline_within(planned, self.size, self.ahead)
+            timeline = timeline_within(planned, self.size, BATCHES_AHEAD)
         else:
             timeline = simulate(planned, self.size)
         if timeline is None:
@@ -232,7 +232,7 @@ class _Search:
         smallest = budget_for(self.program, self.size, timelines[best].chunk_peak)
         if self.limited:
             few = [plans[i] for i in (best, *next_best[: OF_THOSE - 1])]
-            smallest = smallest_region(few, self.size, self.ahead, self.budget, max(smallest, self.budget + 1))
+            smallest = smallest_region(few, self.size, BATCHES_AHEAD, self.budget, max(smallest, self.budget + 1))
         room = timelines[best].chunk_peak * self.budget // smallest  # with as much to spare as the smallest budget has
         offered = ", ".join(offers(plans[best], timelines[best], room))
         return Infeasible(

@@ -17,7 +17,7 @@ from lowtide.simulate import OutOfMemory, Timeline, simulate
 from lowtide.simulate.bfc import QUANTUM
 
 NEARLY_ALL = 0.98  # of a budget: what a limited allocator has in its regions at least, once it was grown
-TRIES = 10  # ways to set free space apart
+TRIES = 16  # ways to set free space apart
 LARGE_SIZES = 4  # sizes of tensors that matter for that
 SMALLEST_GAP = 1 << 16  # bytes
 GRAIN, COARSE = 1 << 20, 16  # a limit is in whole MiB; of so many, one is little
@@ -60,27 +60,25 @@ def resized(chunks: Sequence[Chunk], size: int) -> tuple[Chunk, ...]:
 def timeline_within(program: Program, batch: int, ahead: int, tries: int = TRIES) -> Timeline | None:
     """The step on the allocator whose map the Program has, and which cannot grow; None when it is refused something.
 
-    It also has to go through with `ahead` bytes more in use: batches that an input pipeline has ready. If it does not
-    at once, a few ways to set a part of the free space apart are tried, as many as `tries`.
+    It also has to go through while an input pipeline has up to `ahead` batches ready, whenever they come. A few ways to
+    set a part of the free space apart are tried for that, as many as `tries`.
     """
-    chunks = program.chunks or ()
-    limit = sum(chunk.bytes for chunk in chunks)
-    occupied = _occupied(chunks, ahead)
-    if occupied is None:
-        return None
-    for gaps in islice(_ways(program, batch, occupied), tries):
+    limit = sum(chunk.bytes for chunk in program.chunks or ())
+    for gaps in islice(_ways(program, batch, ahead), tries):
         try:
-            simulate(replace(program, chunks=occupied), batch, limit=limit, gaps=gaps)
-            return simulate(program, batch, limit=limit, gaps=gaps)
+            return simulate(program, batch, limit=limit, gaps=gaps, ahead=ahead)
         except OutOfMemory:
             continue
     return None
 
 
-def _ways(program: Program, batch: int, chunks: Sequence[Chunk]) -> Iterator[tuple[int, ...]]:
-    """Gaps to set apart: none; what is left over when the free space is cut into the step's large tensors; parts."""
-    yield ()
-    free = max((chunk.bytes for chunk in chunks if not chunk.in_use), default=0)
+def _ways(program: Program, batch: int, ahead: int) -> Iterator[tuple[int, ...]]:
+    """Gaps to set apart: for the batches that come; none; and besides, what is left over when the free space is cut
+    into the step's large tensors, or parts of it."""
+    batches = tuple(size for size in program.argument_bytes(batch) for _ in range(ahead))
+    bases = ((batches,) if batches else ()) + ((),)
+    yield from bases
+    free = max((chunk.bytes for chunk in program.chunks or () if not chunk.in_use), default=0) - sum(batches)
     timeline = simulate(program, batch)
     weight: Counter[int] = Counter()
     for buffer in timeline.alive_at(timeline.peak_at):
@@ -89,22 +87,7 @@ def _ways(program: Program, batch: int, chunks: Sequence[Chunk]) -> Iterator[tup
     found = [free % size for size in sizes] + [free % size + size for size in sizes] + [free // n for n in (2, 4, 8)]
     for gap in dict.fromkeys(size // QUANTUM * QUANTUM for size in found):
         if SMALLEST_GAP <= gap < free:
-            yield (gap,)
-
-
-def _occupied(chunks: Sequence[Chunk], size: int) -> tuple[Chunk, ...] | None:
-    """The map with a chunk of `size` bytes at the end of the largest free one; None when that is too small."""
-    if not size:
-        return tuple(chunks)
-    taken = -(-size // QUANTUM) * QUANTUM
-    largest = max((chunk for chunk in chunks if not chunk.in_use), key=lambda chunk: chunk.bytes, default=None)
-    if largest is None or largest.bytes <= taken:
-        return None
-    split = (
-        largest._replace(bytes=largest.bytes - taken),
-        Chunk(largest.address + largest.bytes - taken, taken, taken - 1, True),
-    )
-    return tuple(part for chunk in chunks for part in (split if chunk is largest else (chunk,)))
+            yield from ((*base, gap) for base in bases)
 
 
 def smallest_region(programs: Sequence[Program], batch: int, ahead: int, low: int, high: int) -> int:

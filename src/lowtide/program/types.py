@@ -165,3 +165,9 @@ class Program:
         return any(d.per_sample for v in self.values for d in v.shape or ()) or any(
             f.scales for f in self.functions
         )
+
+    def argument_bytes(self, batch: int) -> list[int]:
+        """Bytes of each tensor that a step is given anew: the batch, and nothing that is there before the step."""
+        there = {resident.value for resident in self.residents}
+        found = (self.values[value].bytes(batch) for value in self.inputs if value not in there)
+        return [size for size in found if size]

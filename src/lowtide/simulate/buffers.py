@@ -95,10 +95,12 @@ class Compiled:
 
 
 def copied_on_read(program: Program) -> set[int]:
-    """Handles of variables that are updated row by row: TensorFlow copies such a variable whenever it is read."""
+    """Handles of variables that are updated in parts: TensorFlow copies such a variable whenever it is read."""
     found: set[int] = set()
     for op in program.ops:
-        if op.kind.startswith(_ROW_BY_ROW):
+        if op.kind == _AS_A_WHOLE_AGAIN:
+            found.discard(op.inputs[0])
+        if op.kind.startswith(_IN_PARTS):
             found.update(value for value in op.inputs if program.values[value].dtype == "resource")
         for index in op.bodies:
             body = program.functions[index]
@@ -108,7 +110,8 @@ def copied_on_read(program: Program) -> set[int]:
     return found
 
 
-_ROW_BY_ROW = ("ResourceScatter", "ResourceSparseApply")
+_IN_PARTS = ("ResourceScatter", "ResourceSparseApply", "ResourceStridedSliceAssign")
+_AS_A_WHOLE_AGAIN = "DisableCopyOnRead"
 
 FOLDED = Rule(Act.SOURCE, recomputable=False)
 _LARGEST_FOLDED = 10 << 20

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from random import Random
 from typing import NamedTuple
 
 from lowtide.errors import BadUse
@@ -19,6 +21,8 @@ NO_LIMIT = 1 << 44
 FEWEST_STEPS, MOST_STEPS, OPS_IN_ALL = 3, 8, 24_000
 """Large variables that are assigned wander from step to step, and the peak with them: the largest of a few is reported,
 of more where a step is short."""
+RUNS = 4
+"""Runs that an allocator which cannot grow has to get through, each with its batches coming at other moments."""
 
 
 def simulate(
@@ -27,12 +31,14 @@ def simulate(
     order: Sequence[int] | None = None,
     limit: int | None = None,
     gaps: Sequence[int] = (),
+    ahead: int = 0,
 ) -> Timeline:
     """What the step does to memory at `batch` when its ops run in `order`, the step's own by default.
 
     Stands for: run the step a few times on an empty device and look at the worst one. The allocator is prepared
     (see `Preparation`), growing it beforehand only where that helps; `gaps` are bytes of free chunks to set apart
-    besides small change. Raises `OutOfMemory` when the allocator, given `limit` bytes, refuses either way.
+    besides small change. Raises `OutOfMemory` when the allocator, given `limit` bytes, refuses either way; with
+    `ahead`, also when it refuses in a run where an input pipeline has up to so many batches ready.
     """
     size = program.batch if batch is None else batch
     steps = min(MOST_STEPS, max(FEWEST_STEPS, OPS_IN_ALL // max(1, len(program.ops))))
@@ -42,7 +48,7 @@ def simulate(
     refused = None
     for grow in (0, _most_alive(habits[0][0])):
         try:
-            ends = [_worst(program, traces, limit, Preparation(small_change, grow)) for traces in habits]
+            ends = [_worst(program, traces, limit, Preparation(small_change, grow), ahead) for traces in habits]
             outcomes.append(max(ends, key=lambda outcome: outcome.peak.chunk_peak))
         except OutOfMemory as error:
             refused = error
@@ -94,11 +100,15 @@ class _Outcome(NamedTuple):
 
 
 def _worst(
-    program: Program, traces: Sequence[Trace], limit: int | None, preparation: Preparation
+    program: Program, traces: Sequence[Trace], limit: int | None, preparation: Preparation, ahead: int
 ) -> _Outcome:
     replay = Replay(program, traces[0], limit)
     preparation = replay.prepare(preparation)
     peaks = [replay.step(trace) for trace in traces]
+    for seed in range(RUNS if ahead else 0):
+        restless = Replay(program, traces[0], limit)
+        restless.prepare(preparation)
+        restless.steps_beside_a_pipeline(traces, ahead, Random(seed))
     at = max(range(len(peaks)), key=lambda i: peaks[i].chunk_peak)
     peaks[at].chunk_peak = max(peaks[at].chunk_peak, replay.prepared_peak)
     return _Outcome(peaks[at], traces[at], replay.resident, replay.untouched, preparation)
@@ -191,7 +201,7 @@ class Replay:
 
     def step(self, trace: Trace) -> Peak:
         """Replay a step; what is alive at its end is what the next one starts with."""
-        allocator, handles = self._allocator, self._handles + [0] * (len(trace.bytes) - trace.first)
+        allocator, handles = self._allocator, self._handles_in(trace)
         allocator.reset_peak()
         peak = Peak()
         peak.chunk_peak, peak.requested = allocator.in_use, allocator.requested_in_use
@@ -204,8 +214,44 @@ class Replay:
                 peak.chunk_peak, peak.moment = allocator.in_use, moment
             if allocator.requested_in_use > peak.requested:
                 peak.requested = allocator.requested_in_use
-        self._handles = [handle for handle, stop in zip(handles, trace.stop, strict=True) if stop == ALWAYS]
+        self._keep(trace, handles)
         return peak
+
+    def steps_beside_a_pipeline(self, traces: Sequence[Trace], ahead: int, random: Random) -> None:
+        """Replay steps while batches come, at any moment, until `ahead` are ready, and something small with each step.
+
+        A batch is freed after its step, and the one that came first takes its place.
+        """
+        allocate, free = self._allocator.allocate, self._allocator.free
+        ready: list[list[int]] = []
+        small = 0
+        for trace in traces:
+            handles = self._handles_in(trace)
+            batch = [buffer for buffer in range(trace.first) if trace.maker[buffer][0] == ARGUMENT]
+            come = Counter(random.randrange(len(trace.log) + 1) for _ in range(random.randint(0, ahead - len(ready))))
+            small_at = random.randrange(len(trace.log) + 1)
+            for moment, (buffer, allocated) in enumerate((*trace.log, (-1, False))):
+                if moment in come:
+                    ready += [[allocate(trace.bytes[part]) for part in batch] for _ in range(come[moment])]
+                if moment == small_at:
+                    free(small)
+                    small = allocate(1)
+                if allocated:
+                    handles[buffer] = allocate(trace.bytes[buffer])
+                elif buffer >= 0:
+                    free(handles[buffer])
+            for part in batch:
+                free(handles[part])
+            following = ready.pop(0) if ready else [allocate(trace.bytes[part]) for part in batch]
+            for part, handle in zip(batch, following, strict=True):
+                handles[part] = handle
+            self._keep(trace, handles)
+
+    def _handles_in(self, trace: Trace) -> list[int]:
+        return self._handles + [0] * (len(trace.bytes) - trace.first)
+
+    def _keep(self, trace: Trace, handles: Sequence[int]) -> None:
+        self._handles = [handle for handle, stop in zip(handles, trace.stop, strict=True) if stop == ALWAYS]
 
 
 def _timeline(program: Program, batch: int, outcome: _Outcome) -> Timeline:

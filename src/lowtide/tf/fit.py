@@ -73,12 +73,13 @@ class PlannedStep:
 
     It is captured and planned for the first data it meets, planned anew for a larger batch than any before, and
     captured anew for data of another kind: sample weights that come later, another sequence length. `plan` is the
-    latest plan. When no plan is found, nothing has changed.
+    latest plan. When no plan is found, nothing has changed. `under_way` stays true when a step fails.
     """
 
     def __init__(self, capture: Callable[[Any], Step], make: MakePlan) -> None:
         self._capture, self._make = capture, make
         self.variants: list[Variant] = []
+        self.under_way = False
         self.plan: Plan
 
     def prepare(self, data: Any, batch: int | None = None) -> Plan:
@@ -88,7 +89,10 @@ class PlannedStep:
     def __call__(self, data: Any) -> Any:
         tensors = flat_tensors(data)
         variant = self._variant(data, tensors)
-        return variant.step.pack(variant.call(*tensors))
+        self.under_way = True
+        results = variant.call(*tensors)
+        self.under_way = False
+        return variant.step.pack(results)
 
     def _variant(self, data: Any, tensors: Sequence[Any], batch: int | None = None) -> Variant:
         kind, size = _Kind.of(data), batch or batch_of(data) or 1

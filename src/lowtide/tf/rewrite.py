@@ -6,15 +6,17 @@ The order is held by control edges. Grappler is off for the call, since the grap
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from lowtide.ops import Act, rule_of
-from lowtide.plan import Plan, copy_name
+from lowtide.plan import Plan, copy_name, in_place
 from lowtide.plan.plan import SMALL, bytes_ahead
 from lowtide.plan.room import is_all_there_is
+from lowtide.program import Program
 from lowtide.simulate import Preparation
 from lowtide.simulate.interleave import Ceiling, Loose
 from lowtide.simulate.overlap import loosened
@@ -38,6 +40,7 @@ def ordered_graph(graph_def: GraphDef, order: Sequence[int] | None = None, loose
 
 def planned_graph(graph_def: GraphDef, plan: Plan) -> GraphDef:
     """A copy of `graph_def` that runs a plan: recomputed nodes are nodes of their own, read by what follows them."""
+    graph_def = _written_in_place(graph_def, plan.program)
     runs: dict[int, int] = {}
     executions = []
     for position in plan.schedule:
@@ -51,6 +54,34 @@ def planned_graph(graph_def: GraphDef, plan: Plan) -> GraphDef:
     ceiling = Ceiling(plan.budget, bytes_ahead(program, timeline.batch), walled)
     loose = loosened(program, timeline.batch, range(len(program.ops)), timeline, ceiling)
     return _executed(graph_def, executions, loose)
+
+
+def _written_in_place(graph_def: GraphDef, program: Program) -> GraphDef:
+    """The nodes as `lowtide.plan.in_place` lists the ops."""
+    writers = {op.name for op in program.ops if op.kind == in_place.WRITE}
+    if not any(in_place.writer_of(node.name) in writers for node in graph_def.node):
+        return graph_def
+    result = GraphDef()
+    result.versions.CopyFrom(graph_def.versions)
+    result.library.CopyFrom(graph_def.library)
+    device = graph_def.node[0].device
+    for name, number in ((in_place.BEGIN, 0), (in_place.STRIDE, 1)):
+        constant = result.node.add(name=name, op="Const", device=device)
+        constant.attr["dtype"].type = tf.int32.as_datatype_enum
+        constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto([number], tf.int32))
+    for node in graph_def.node:
+        if in_place.writer_of(node.name) in writers:
+            handle, value, *control = node.input
+            writer = result.node.add(name=in_place.writer_of(node.name), op=in_place.WRITE, device=node.device)
+            writer.input.extend((handle, in_place.BEGIN, in_place.BEGIN, in_place.STRIDE, value, *control))
+            writer.attr["T"].type = node.attr["dtype"].type
+            writer.attr["Index"].type = tf.int32.as_datatype_enum
+            writer.attr["begin_mask"].i = writer.attr["end_mask"].i = 1  # from the first to the last
+            settler = result.node.add(name=node.name, op=in_place.SETTLE, device=node.device)
+            settler.input.extend((handle, f"^{writer.name}"))
+        else:
+            result.node.add().CopyFrom(node)
+    return result
 
 
 def _executed(graph_def: GraphDef, executions: Sequence[tuple[int, int]], loose: Loose | None) -> GraphDef:
@@ -185,7 +216,7 @@ def as_function(
 ) -> Callable[..., list[Any]]:
     """A function of the step's flat tensor arguments that runs `graph_def` as it is and returns the flat outputs.
 
-    The allocator is prepared before the first call.
+    The allocator is prepared before the first call, for as long as the function is there.
     """
     captured = [outside for _, outside in step.captured]
     placeholders = (*step.arguments, *(name for name, _ in step.captured))
@@ -205,12 +236,11 @@ def as_function(
     types = {node.name: node.attr for node in own.node}
     specs = [tf.TensorSpec(types[name]["shape"].shape, types[name]["dtype"].type) for name in step.arguments]
     pending = [preparation] if preparation else []
-    kept: list[Any] = []
     traced: list[Any] = []
 
     def call(*arguments: Any) -> list[Any]:
         while pending:  # before tracing, whose few small tensors then find the gaps they need
-            kept.extend(prepare_allocator(pending.pop()))
+            weakref.finalize(call, prepare_allocator(pending.pop())).atexit = False
         if not traced:  # one graph for every batch
             traced.append(planned.get_concrete_function(*specs))
         with compat.without_grappler():
@@ -219,8 +249,8 @@ def as_function(
     return call
 
 
-def prepare_allocator(preparation: Preparation) -> list[Any]:
-    """Do to the device's allocator what `Preparation` says; what is returned must be kept alive.
+def prepare_allocator(preparation: Preparation) -> Callable[[], None]:
+    """Do to the device's allocator what `Preparation` says; what is returned undoes it.
 
     Eager tensors do where the allocator cannot be called itself; they bring small chunks of their own with them.
     """
@@ -235,7 +265,12 @@ def prepare_allocator(preparation: Preparation) -> list[Any]:
         drop(gaps.pop(0))
     if preparation.grow:
         drop(make(preparation.grow))
-    return walls
+
+    def undo() -> None:
+        while walls:
+            drop(walls.pop())
+
+    return undo
 
 
 def _empty(size: int) -> Any:

@@ -79,8 +79,7 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
     except BaseException as error:  # noqa: BLE001  # the script's own failure, shown as Python would show it
         _print_script_traceback()
         if out_of_memory(type(error).__name__, str(error)):
-            when = "beside its planned step" if planning.planned else "before its first training step"
-            _leave(folder, SCRIPT_FAILED, error=f"{path} asked for more than the budget {when}; {LARGER}")
+            _leave(folder, SCRIPT_FAILED, error=f"{path} asked for more than the budget {planning.when_refused()}")
         sys.exit(SCRIPT_FAILED)
     if not planning.planned:
         _leave(folder, NothingTrains.exit_code, error=f"{path} ended without a training step")
@@ -93,18 +92,29 @@ class _Planning:
     def __init__(self, folder: Path, budget: int, seconds: float, lines: Mapping[str, Any]) -> None:
         self._folder, self._budget, self._seconds, self._lines = folder, budget, seconds, lines
         self.planned = False
+        self._steps: list[Any] = []
+
+    def when_refused(self) -> str:
+        """Where the script was when memory was refused to it, and what to do."""
+        if any(step.under_way for step in self._steps):
+            return "in its planned step, which was to fit: please report that, and go on with a larger budget"
+        return f"{'beside its planned' if self.planned else 'before its first training'} step; {LARGER}"
 
     def model(self, model: Any, data: Any) -> Any:
         from lowtide.tf.fit import planned_model
         from lowtide.tf.trace import Seen, batch_of
 
-        return planned_model(model, data, self._make, batch_of(data) or 1, Seen(self._lines))
+        return self._kept(planned_model(model, data, self._make, batch_of(data) or 1, Seen(self._lines)))
 
     def function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         from lowtide.tf.fit import planned_function
         from lowtide.tf.trace import Seen
 
-        return planned_function(function, arguments, options, self._make, Seen(self._lines))
+        return self._kept(planned_function(function, arguments, options, self._make, Seen(self._lines)))
+
+    def _kept(self, step: Any) -> Any:
+        self._steps.append(step)
+        return step
 
     def session(self, session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> NoReturn:
         raise BadUse(
