@@ -10,15 +10,27 @@ from lowtide.errors import Infeasible
 from lowtide.plan import make_plan
 from lowtide.plan.room import in_one_region, is_all_there_is, resized, smallest_region, timeline_within
 from lowtide.program import Chunk, Dim, Program
-from lowtide.simulate import OutOfMemory, simulate
+from lowtide.simulate import OutOfMemory, Steps, simulate
 from tests.plan.test_plan import step_of_layers
 
 MIB = 1 << 20
 
 
+def region(size: int) -> tuple[Chunk, ...]:
+    """An allocator of one region, with something of 512 bytes in it."""
+    return in_one_region((Chunk(0, 512, 500, True),), size)
+
+
 def within(program: Program, size: int) -> Program:
-    """On an allocator of one region, with something of 512 bytes in it."""
-    return replace(program, chunks=in_one_region((Chunk(0, 512, 500, True),), size))
+    return replace(program, chunks=region(size))
+
+
+def goes(program: Program, size: int, ahead: int = 0) -> bool:
+    return timeline_within(Steps(program, 4), region(size), ahead) is not None
+
+
+def smallest(program: Program, ahead: int = 0) -> int:
+    return smallest_region([Steps(within(program, MIB), 4)], ahead, MIB, 40 * MIB)
 
 
 def test_one_region_has_what_is_in_use_side_by_side_and_the_rest_free() -> None:
@@ -50,16 +62,16 @@ def test_an_allocator_is_limited_when_the_budget_is_all_it_has(size: int, limite
 def test_a_step_goes_through_what_is_large_enough_and_not_through_what_is_not() -> None:
     program = step_of_layers(8)
     peak = simulate(program, 4).chunk_peak
-    assert timeline_within(within(program, 2 * peak), 4, 0) is not None
-    assert timeline_within(within(program, peak // 2), 4, 0) is None
+    assert goes(program, 2 * peak)
+    assert not goes(program, peak // 2)
 
 
 def test_batches_that_a_pipeline_has_ready_take_their_room() -> None:
     program = step_of_layers(8)
-    size = smallest_region([within(program, MIB)], 4, 0, MIB, 40 * MIB)
-    assert timeline_within(within(program, size), 4, 0) is not None
-    assert timeline_within(within(program, size), 4, 2) is None
-    assert timeline_within(within(program, size + 4 * MIB), 4, 2) is not None
+    size = smallest(program)
+    assert goes(program, size)
+    assert not goes(program, size, ahead=2)
+    assert goes(program, size + 4 * MIB, ahead=2)
 
 
 def test_batches_that_come_in_the_middle_of_a_step_have_a_place_of_their_own() -> None:
@@ -67,18 +79,18 @@ def test_batches_that_come_in_the_middle_of_a_step_have_a_place_of_their_own() -
     layers = step_of_layers(8)
     small = replace(layers.values[0], shape=(Dim(0, 1), Dim(2048)))
     program = replace(layers, values=(small, *layers.values[1:]))
-    size = smallest_region([within(program, MIB)], 4, 2, MIB, 40 * MIB)
-    assert timeline_within(within(program, size), 4, 2) is not None
-    simulate(within(program, size), 4, limit=size)
+    size = smallest(program, ahead=2)
+    assert goes(program, size, ahead=2)
+    Steps(program, 4).timeline_in(region(size))
     with pytest.raises(OutOfMemory):
-        simulate(within(program, size), 4, limit=size, ahead=2)
+        Steps(program, 4).timeline_in(region(size), ahead=2)
 
 
 def test_chunks_may_add_up_to_all_there_is_as_long_as_every_request_finds_one() -> None:
     """The last of seven tensors of 1 MiB in 7.5 gets one and a half: a chunk is not split below twice the request."""
     program = step_of_layers(4)
-    size = smallest_region([within(program, MIB)], 4, 0, MIB, 40 * MIB)
-    timeline = timeline_within(within(program, size), 4, 0)
+    size = smallest(program)
+    timeline = timeline_within(Steps(program, 4), region(size), 0)
     assert timeline is not None
     assert timeline.peak <= timeline.chunk_peak <= size
 
@@ -88,10 +100,10 @@ def test_a_plan_for_an_allocator_that_cannot_grow_goes_through_it() -> None:
     peak = simulate(program, 4).chunk_peak
     budget = int(0.7 * peak) // 256 * 256
     plan = make_plan(within(program, budget), budget, 4, seconds=3)
-    assert timeline_within(plan.program, 4, 0) is not None
+    assert timeline_within(Steps(plan.program, 4), plan.program.chunks or (), 2) is not None
     assert len(plan.schedule) > len(program.ops)
     with pytest.raises(Infeasible) as refusal:
         make_plan(within(program, 3 * MIB), 3 * MIB, 4, seconds=3)
     smallest = refusal.value.smallest_bytes
     plan = make_plan(within(program, smallest), smallest, 4, seconds=6)
-    assert timeline_within(plan.program, 4, 0) is not None
+    assert timeline_within(Steps(plan.program, 4), plan.program.chunks or (), 2) is not None

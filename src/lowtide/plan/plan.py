@@ -22,7 +22,7 @@ from lowtide.plan.planner import Planner
 from lowtide.plan.problem import Point, Report, Schedule, Smallest, silent
 from lowtide.plan.room import is_all_there_is, smallest_region, timeline_within
 from lowtide.program import Program
-from lowtide.simulate import Timeline, simulate, tidy_order
+from lowtide.simulate import Steps, Timeline, simulate, tidy_order
 from lowtide.units import format_size
 
 ATTEMPTS = 6
@@ -145,7 +145,8 @@ class _Search:
         self.limited = is_all_there_is(program.chunks, budget)
         self.spare = spare_in(program, size, budget)
         self.room = budget if self.limited else budget - self.spare
-        self.outside = self.before.chunk_peak - self.planner.base.peak  # in use and not in the game, and rounded up
+        self.unlimited = self.before.chunk_peak  # of the last schedule looked at, where the allocator can grow
+        self.outside = self.unlimited - self.planner.base.peak  # in use and not in the game, and rounded up
         self.target = min(self.planner.base.peak, budget - self.spare - self.outside)
 
     def first_that_fits(self, bound: float) -> Plan | None:
@@ -158,8 +159,8 @@ class _Search:
                 continue
             self.tried.add(point.schedule)
             plan = self.plan(point.schedule, point.cost, max(0.0, 1 - bound / point.cost) if point.cost else 0.0)
-            if plan is not None and not at:
-                self.outside = plan.peak - point.peak
+            if not at:
+                self.outside = self.unlimited - point.peak
             if plan is not None and plan.peak <= self.room:
                 self.met, self.enough = at <= VARIANTS, max(self.enough, point.peak)
                 return plan
@@ -211,10 +212,10 @@ class _Search:
     def plan(self, schedule: Schedule, cost: float, gap: float) -> Plan | None:
         """What the schedule comes to; None when an allocator that cannot grow refuses it something."""
         planned = with_copies(self.program, self.order, schedule)
-        if self.limited:
-            timeline = timeline_within(planned, self.size, BATCHES_AHEAD)
-        else:
-            timeline = simulate(planned, self.size)
+        steps = Steps(planned, self.size)
+        self.unlimited = steps.unlimited.chunk_peak
+        chunks = planned.chunks or ()
+        timeline = timeline_within(steps, chunks, BATCHES_AHEAD) if self.limited else steps.unlimited
         if timeline is None:
             return None
         base = self.planner.base.cost
@@ -225,16 +226,16 @@ class _Search:
 
     def infeasible(self, tightest: Smallest, schedules: Sequence[Schedule]) -> Infeasible:
         """The answer when there is no plan: a budget for which one of these is one, the op that sets it, and offers."""
-        plans = [with_copies(self.program, self.order, schedule) for schedule in schedules]
-        timelines = [simulate(plan, self.size) for plan in plans]
+        plans = [Steps(with_copies(self.program, self.order, schedule), self.size) for schedule in schedules]
+        timelines = [plan.unlimited for plan in plans]
         by_peak = sorted(range(len(plans)), key=lambda i: timelines[i].chunk_peak)
         best, *next_best = by_peak[int(len(plans) * BY_LUCK) :]
         smallest = budget_for(self.program, self.size, timelines[best].chunk_peak)
         if self.limited:
             few = [plans[i] for i in (best, *next_best[: OF_THOSE - 1])]
-            smallest = smallest_region(few, self.size, BATCHES_AHEAD, self.budget, max(smallest, self.budget + 1))
+            smallest = smallest_region(few, BATCHES_AHEAD, self.budget, max(smallest, self.budget + 1))
         room = timelines[best].chunk_peak * self.budget // smallest  # with as much to spare as the smallest budget has
-        offered = ", ".join(offers(plans[best], timelines[best], room))
+        offered = ", ".join(offers(plans[best].program, timelines[best], room))
         return Infeasible(
             f"no plan found within {format_size(self.budget)}: the smallest budget reached is "
             f"{format_size(smallest)}, set by {self.planner.problem.label(tightest.node)}; "

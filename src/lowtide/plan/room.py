@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice, pairwise
 
-from lowtide.program import Chunk, Program
-from lowtide.simulate import OutOfMemory, Timeline, simulate
+from lowtide.program import Chunk
+from lowtide.simulate import OutOfMemory, Steps, Timeline
 from lowtide.simulate.bfc import QUANTUM
 
 NEARLY_ALL = 0.98  # of a budget: what a limited allocator has in its regions at least, once it was grown
@@ -57,32 +56,30 @@ def resized(chunks: Sequence[Chunk], size: int) -> tuple[Chunk, ...]:
     return tuple(chunk._replace(bytes=chunk.bytes + more) if chunk is largest else chunk for chunk in moved)
 
 
-def timeline_within(program: Program, batch: int, ahead: int, tries: int = TRIES) -> Timeline | None:
-    """The step on the allocator whose map the Program has, and which cannot grow; None when it is refused something.
+def timeline_within(steps: Steps, chunks: Sequence[Chunk], ahead: int, tries: int = TRIES) -> Timeline | None:
+    """The steps on an allocator that has this map and cannot grow; None when it refuses something.
 
-    It also has to go through while an input pipeline has up to `ahead` batches ready, whenever they come. A few ways to
-    set a part of the free space apart are tried for that, as many as `tries`.
+    They also have to go through while an input pipeline has up to `ahead` batches ready, whenever they come. A few ways
+    to set a part of the free space apart are tried for that, as many as `tries`.
     """
-    limit = sum(chunk.bytes for chunk in program.chunks or ())
-    for gaps in islice(_ways(program, batch, ahead), tries):
+    for gaps in islice(_ways(steps, chunks, ahead), tries):
         try:
-            return simulate(program, batch, limit=limit, gaps=gaps, ahead=ahead)
+            return steps.timeline_in(chunks, gaps, ahead)
         except OutOfMemory:
             continue
     return None
 
 
-def _ways(program: Program, batch: int, ahead: int) -> Iterator[tuple[int, ...]]:
+def _ways(steps: Steps, chunks: Sequence[Chunk], ahead: int) -> Iterator[tuple[int, ...]]:
     """Gaps to set apart: for the batches that come; none; and besides, what is left over when the free space is cut
     into the step's large tensors, or parts of it."""
-    batches = tuple(size for size in program.argument_bytes(batch) for _ in range(ahead))
-    bases = ((batches,) if batches else ()) + ((),)
+    batches = tuple(size for size in steps.program.argument_bytes(steps.batch) for _ in range(ahead))
+    bases = (batches, ()) if batches else ((),)
     yield from bases
-    free = max((chunk.bytes for chunk in program.chunks or () if not chunk.in_use), default=0) - sum(batches)
-    timeline = simulate(program, batch)
+    free = max((chunk.bytes for chunk in chunks if not chunk.in_use), default=0) - sum(batches)
     weight: Counter[int] = Counter()
-    for buffer in timeline.alive_at(timeline.peak_at):
-        weight[-(-buffer.bytes // QUANTUM) * QUANTUM] += buffer.bytes
+    for size in steps.alive_at_the_peak:
+        weight[-(-size // QUANTUM) * QUANTUM] += size
     sizes = [size for size, _ in weight.most_common(LARGE_SIZES) if 0 < size < free]
     found = [free % size for size in sizes] + [free % size + size for size in sizes] + [free // n for n in (2, 4, 8)]
     for gap in dict.fromkeys(size // QUANTUM * QUANTUM for size in found):
@@ -90,19 +87,19 @@ def _ways(program: Program, batch: int, ahead: int) -> Iterator[tuple[int, ...]]
             yield from ((*base, gap) for base in bases)
 
 
-def smallest_region(programs: Sequence[Program], batch: int, ahead: int, low: int, high: int) -> int:
+def smallest_region(several: Sequence[Steps], ahead: int, low: int, high: int) -> int:
     """The smallest allocator like this one that one of these goes through, above `low`, to two parts in a hundred.
 
     `high` is a guess. In whole MiB where that matters little: a limit is given in those, and what goes through some
     bytes need not go through a few more.
     """
-    chunks = programs[0].chunks or ()
-    tries = -(-TRIES // len(programs))
+    chunks = several[0].program.chunks or ()
+    tries = -(-TRIES // len(several))
     grain = GRAIN if low > COARSE * GRAIN else QUANTUM
 
     def goes(size: int) -> bool:
         there = resized(chunks, size)
-        return any(timeline_within(replace(p, chunks=there), batch, ahead, tries) is not None for p in programs)
+        return any(timeline_within(steps, there, ahead, tries) is not None for steps in several)
 
     low, high = low // grain * grain, -(-high // grain) * grain
     while not goes(high):

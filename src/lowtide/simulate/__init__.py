@@ -3,7 +3,7 @@
 from lowtide.simulate.bfc import BfcAllocator, OutOfMemory
 from lowtide.simulate.forecast import LARGEST_BATCH, Forecast, fits, forecast, largest_batch, largest_buffers
 from lowtide.simulate.order import tidy_order
-from lowtide.simulate.step import simulate
+from lowtide.simulate.step import Steps, simulate
 from lowtide.simulate.store import load_forecast, load_timeline, save_forecast, save_timeline
 from lowtide.simulate.timeline import CATEGORIES, Buffer, Maker, Preparation, Timeline
 
@@ -16,6 +16,7 @@ __all__ = [
     "Maker",
     "OutOfMemory",
     "Preparation",
+    "Steps",
     "Timeline",
     "fits",
     "forecast",

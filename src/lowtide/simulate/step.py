@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from random import Random
 from typing import NamedTuple
 
 from lowtide.errors import BadUse
 from lowtide.ops import is_branching
-from lowtide.program import Program
+from lowtide.program import Chunk, Program
 from lowtide.simulate.bfc import QUANTUM, BfcAllocator, OutOfMemory
 from lowtide.simulate.buffers import ALWAYS, Trace
 from lowtide.simulate.categories import op_categories
@@ -26,39 +28,76 @@ RUNS = 4
 
 
 def simulate(
-    program: Program,
-    batch: int | None = None,
-    order: Sequence[int] | None = None,
-    limit: int | None = None,
-    gaps: Sequence[int] = (),
-    ahead: int = 0,
+    program: Program, batch: int | None = None, order: Sequence[int] | None = None, limit: int | None = None
 ) -> Timeline:
     """What the step does to memory at `batch` when its ops run in `order`, the step's own by default.
 
-    Stands for: run the step a few times on an empty device and look at the worst one. The allocator is prepared
-    (see `Preparation`), growing it beforehand only where that helps; `gaps` are bytes of free chunks to set apart
-    besides small change. Raises `OutOfMemory` when the allocator, given `limit` bytes, refuses either way; with
-    `ahead`, also when it refuses in a run where an input pipeline has up to so many batches ready.
+    Stands for: run the step a few times on an empty device and look at the worst one. Raises `OutOfMemory` when the
+    allocator, given `limit` bytes, refuses.
     """
-    size = program.batch if batch is None else batch
-    steps = min(MOST_STEPS, max(FEWEST_STEPS, OPS_IN_ALL // max(1, len(program.ops))))
-    habits = [run(program, size, order, steps, arms) for arms in _habits(program)]
-    small_change = (*_small_change(habits[0][-1]), *((gap, 1) for gap in gaps))
-    outcomes = []
-    refused = None
-    for grow in (0, _most_alive(habits[0][0])):
-        try:
-            ends = [_worst(program, traces, limit, Preparation(small_change, grow), ahead) for traces in habits]
-            outcomes.append(max(ends, key=lambda outcome: outcome.peak.chunk_peak))
-        except OutOfMemory as error:
-            refused = error
-    if refused is not None and not outcomes:
-        if limit is None:
-            most = format_size(NO_LIMIT)
-            raise BadUse(f"batch {size}: the step would need more than {most}; ask for a smaller batch")
-        raise refused
-    worst = min(outcomes, key=lambda outcome: outcome.peak.chunk_peak)
-    return _timeline(program, size, worst)
+    return Steps(program, batch, order).timeline(limit)
+
+
+class Steps:
+    """A step, executed a few times on buffers without contents: what it asks of an allocator, whichever that is."""
+
+    def __init__(self, program: Program, batch: int | None = None, order: Sequence[int] | None = None) -> None:
+        self.program = program
+        self.batch = program.batch if batch is None else batch
+        steps = min(MOST_STEPS, max(FEWEST_STEPS, OPS_IN_ALL // max(1, len(program.ops))))
+        self._habits = [run(program, self.batch, order, steps, arms) for arms in _habits(program)]
+        self._small_change = _small_change(self._habits[0][-1])
+        self._most_alive = _most_alive(self._habits[0][0])
+
+    def timeline(self, limit: int | None = None) -> Timeline:
+        """On the allocator whose map the Program has, or an empty one, that grows up to `limit`.
+
+        It is prepared (see `Preparation`), growing it beforehand only where that helps.
+        """
+        outcomes = []
+        refused = None
+        for grow in (0, self._most_alive):
+            try:
+                outcomes.append(self._worst(self.program, limit, Preparation(self._small_change, grow)))
+            except OutOfMemory as error:
+                refused = error
+        if refused is not None and not outcomes:
+            if limit is None:
+                most = format_size(NO_LIMIT)
+                raise BadUse(f"batch {self.batch}: the step would need more than {most}; ask for a smaller batch")
+            raise refused
+        return _timeline(self.program, self.batch, min(outcomes, key=lambda outcome: outcome.peak.chunk_peak))
+
+    @cached_property
+    def unlimited(self) -> Timeline:
+        return self.timeline()
+
+    @cached_property
+    def alive_at_the_peak(self) -> list[int]:
+        """Bytes of each buffer that is alive when most is."""
+        return [buffer.bytes for buffer in self.unlimited.alive_at(self.unlimited.peak_at)]
+
+    def timeline_in(self, chunks: Sequence[Chunk], gaps: Sequence[int] = (), ahead: int = 0) -> Timeline:
+        """On an allocator that has this map and cannot grow; `OutOfMemory` when it refuses something.
+
+        `gaps` are bytes of free chunks to set apart besides small change. With `ahead` it has to get through runs in
+        which an input pipeline has up to so many batches ready.
+        """
+        program = replace(self.program, chunks=tuple(chunks))
+        limit = sum(chunk.bytes for chunk in chunks)
+        preparation = Preparation((*self._small_change, *((gap, 1) for gap in gaps)))
+        outcome = self._worst(program, limit, preparation)
+        for seed in range(RUNS if ahead else 0):
+            for traces in self._habits:
+                restless = Replay(program, traces[0], limit)
+                restless.prepare(preparation)
+                restless.steps_beside_a_pipeline(traces, ahead, Random(seed))
+        return _timeline(program, self.batch, outcome)
+
+    def _worst(self, program: Program, limit: int | None, preparation: Preparation) -> _Outcome:
+        """Of all habits."""
+        outcomes = (_worst(program, traces, limit, preparation) for traces in self._habits)
+        return max(outcomes, key=lambda outcome: outcome.peak.chunk_peak)
 
 
 def _habits(program: Program) -> tuple[tuple[int, ...], ...]:
@@ -99,16 +138,10 @@ class _Outcome(NamedTuple):
     preparation: Preparation
 
 
-def _worst(
-    program: Program, traces: Sequence[Trace], limit: int | None, preparation: Preparation, ahead: int
-) -> _Outcome:
+def _worst(program: Program, traces: Sequence[Trace], limit: int | None, preparation: Preparation) -> _Outcome:
     replay = Replay(program, traces[0], limit)
     preparation = replay.prepare(preparation)
     peaks = [replay.step(trace) for trace in traces]
-    for seed in range(RUNS if ahead else 0):
-        restless = Replay(program, traces[0], limit)
-        restless.prepare(preparation)
-        restless.steps_beside_a_pipeline(traces, ahead, Random(seed))
     at = max(range(len(peaks)), key=lambda i: peaks[i].chunk_peak)
     peaks[at].chunk_peak = max(peaks[at].chunk_peak, replay.prepared_peak)
     return _Outcome(peaks[at], traces[at], replay.resident, replay.untouched, preparation)
