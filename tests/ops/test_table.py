@@ -217,13 +217,16 @@ def test_scratch_is_counted_where_kernels_take_it() -> None:
         assert rule.scratch(Op("op", kind, (0, 1), (2,)), [square, square], [square], 1) > 0
 
 
-def test_a_transposed_operand_of_a_matrix_product_is_copied_matrix_by_matrix() -> None:
+@pytest.mark.parametrize(("side", "rows", "columns"), [("adj_x", 32, 32), ("adj_y", 64, 32)])
+def test_a_transposed_operand_of_a_matrix_product_is_copied_matrix_by_matrix_in_whole_blocks(
+    side: str, rows: int, columns: int
+) -> None:
     rule = rule_of("BatchMatMulV2")
     assert rule is not None
     assert rule.scratch is not None
-    stack = Value("float32", (Dim(0, 1), Dim(16), Dim(16)))
+    stack = Value("float32", (Dim(0, 1), Dim(20), Dim(20)))
     plain, turned = (
         rule.scratch(Op("op", "BatchMatMulV2", (0, 1), (2,), attrs=attrs), [stack, stack], [stack], 8)
-        for attrs in ({}, {"adj_y": True})
+        for attrs in ({}, {side: True})
     )
-    assert turned - plain == 2 * 16 * 16 * 4
+    assert turned - plain == 2 * rows * columns * 4

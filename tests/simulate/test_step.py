@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from lowtide.errors import BadUse
 from lowtide.program import Chunk, Dim, Program, Source
-from lowtide.simulate import CATEGORIES, OutOfMemory, Timeline, simulate, tidy_order
+from lowtide.simulate import CATEGORIES, OutOfMemory, Preparation, Steps, Timeline, simulate, tidy_order
+from lowtide.simulate.machine import run
+from lowtide.simulate.step import Replay
 from tests.drafts import KB, SQUARE, Draft, chain, kept_for_backward, random_programs
 
 
@@ -151,3 +153,29 @@ def test_another_batch_takes_the_place_of_the_scripts_own_on_the_device() -> Non
         timeline = simulate(resumed, batch)
         assert timeline.untouched == 0
         assert timeline.peak == simulate(program, batch).peak
+
+
+def test_gaps_that_are_to_lie_side_by_side_keep_their_size_whatever_holes_there_are() -> None:
+    """Behind a hole, the first gap would have no wall on one side and merge with it."""
+    (trace,) = run(chain(3), 4)
+    start = 1 << 30
+    hole, used = Chunk(start, 96 * KB, 0, False), Chunk(start + 96 * KB, KB, KB, True)
+    chunks = (hole, used, Chunk(start + 97 * KB, KB * KB, 0, False))
+    gaps = ((64 * KB, 3),)
+    found = {}
+    for side_by_side in (False, True):
+        replay = Replay(replace(chain(3), chunks=chunks), trace, sum(chunk.bytes for chunk in chunks))
+        replay.prepare(Preparation(gaps, side_by_side=side_by_side))
+        found[side_by_side] = replay.free_chunks.count(64 * KB)
+    assert found == {False: 2, True: 3}
+
+
+def test_tensors_between_small_change_and_a_size_have_a_gap_each_that_is_alive_at_once() -> None:
+    program = kept_for_backward(6)
+    steps = Steps(program, 4)
+    sizes = {buffer.bytes for buffer in steps.unlimited.buffers}
+    assert steps.gaps_up_to(max(sizes)) != ()
+    for size in sizes:
+        gaps = steps.gaps_up_to(size)
+        assert max(gaps, default=0) < size + 256
+        assert sum(gaps) <= steps.unlimited.chunk_peak

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from lowtide.ops.einsum import Copies, copies
-from lowtide.program import Op, Value
+from lowtide.program import ITEM_BYTES, Op, Value
 
 Scratch = Callable[[Op, Sequence[Value], Sequence[Value], int], int]
 """(op, inputs, outputs, batch) -> bytes."""
@@ -36,13 +36,18 @@ def _one_a_row(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int
 
 
 def _matrix_products(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:
-    """Bookkeeping, and for a transposed operand a copy of one matrix for each of two threads."""
+    """Bookkeeping, and for a transposed operand a copy of one matrix for each of two threads, in whole blocks."""
     copies = 0
-    for value, transposed in zip(given[:2], (op.attrs.get("adj_x"), op.attrs.get("adj_y")), strict=False):
-        if transposed and value.shape is not None:
-            matrices = math.prod(dim.at(batch) for dim in value.shape[:-2])
-            copies += 2 * value.bytes(batch) // max(matrices, 1)
+    for value, side, blocks in zip(given[:2], ("adj_x", "adj_y"), _BLOCKS, strict=False):
+        if op.attrs.get(side) and value.shape is not None:
+            sides = zip(value.shape[-2:], blocks, strict=True)
+            matrix = math.prod(-(-dim.at(batch) // block) * block for dim, block in sides)
+            copies += 2 * matrix * ITEM_BYTES[value.dtype]
     return _PRODUCT + copies
+
+
+_BLOCKS = ((16, 16), (64, 16))
+"""oneDNN rounds the sides of a transposed operand up to these, on some processors; without, it is less."""
 
 
 def _packed(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 from lowtide.program import Chunk
 from lowtide.simulate import OutOfMemory, Steps, Timeline
@@ -17,6 +18,7 @@ from lowtide.simulate.bfc import QUANTUM
 
 NEARLY_ALL = 0.98  # of a budget: what a limited allocator has in its regions at least, once it was grown
 TRIES = 16  # ways to set free space apart
+EARLY, ANY_TIME = 0.15, 1.0  # of a step: the first part of it, in which batches come
 LARGE_SIZES = 4  # sizes of tensors that matter for that
 SMALLEST_GAP = 1 << 16  # bytes
 GRAIN, COARSE = 1 << 20, 16  # a limit is in whole MiB; of so many, one is little
@@ -56,27 +58,41 @@ def resized(chunks: Sequence[Chunk], size: int) -> tuple[Chunk, ...]:
     return tuple(chunk._replace(bytes=chunk.bytes + more) if chunk is largest else chunk for chunk in moved)
 
 
-def timeline_within(steps: Steps, chunks: Sequence[Chunk], ahead: int, tries: int = TRIES) -> Timeline | None:
+class Fit(NamedTuple):
+    """A step that goes through. `robust`: whenever in a step batches come; else, when they come early in it."""
+
+    timeline: Timeline
+    robust: bool
+
+
+def fit_within(steps: Steps, chunks: Sequence[Chunk], ahead: int, tries: int = TRIES) -> Fit | None:
     """The steps on an allocator that has this map and cannot grow; None when it refuses something.
 
-    They also have to go through while an input pipeline has up to `ahead` batches ready, whenever they come. A few ways
-    to set a part of the free space apart are tried for that, as many as `tries`.
+    They also have to go through while an input pipeline has up to `ahead` batches ready. It makes one as soon as one is
+    taken, so it comes early in a step unless the pipeline is slow. A few ways to set a part of the free space apart are
+    tried, as many as `tries`.
     """
+    found = None
     for gaps in islice(_ways(steps, chunks, ahead), tries):
         try:
-            return steps.timeline_in(chunks, gaps, ahead)
+            timeline = steps.timeline_in(chunks, gaps)
         except OutOfMemory:
             continue
-    return None
+        if steps.goes_beside_a_pipeline(chunks, gaps, ahead, ANY_TIME):
+            return Fit(timeline, robust=True)
+        if found is None and steps.goes_beside_a_pipeline(chunks, gaps, ahead, EARLY):
+            found = Fit(timeline, robust=False)
+    return found
 
 
 def _ways(steps: Steps, chunks: Sequence[Chunk], ahead: int) -> Iterator[tuple[int, ...]]:
-    """Gaps to set apart: for the batches that come; none; and besides, what is left over when the free space is cut
-    into the step's large tensors, or parts of it."""
-    batches = tuple(size for size in steps.program.argument_bytes(steps.batch) for _ in range(ahead))
-    bases = (batches, ()) if batches else ((),)
+    """Gaps to set apart: for the batches that come, and for whatever would take those; none; and besides, what is left
+    over when the free space is cut into the step's large tensors, or parts of it."""
+    batch = steps.program.argument_bytes(steps.batch)
+    coming = tuple(size for size in batch for _ in range(ahead + 1 if ahead else 0))
+    bases = ((*coming, *steps.gaps_up_to(max(batch))), coming, ()) if coming else ((),)
     yield from bases
-    free = max((chunk.bytes for chunk in chunks if not chunk.in_use), default=0) - sum(batches)
+    free = max((chunk.bytes for chunk in chunks if not chunk.in_use), default=0) - sum(coming)
     weight: Counter[int] = Counter()
     for size in steps.alive_at_the_peak:
         weight[-(-size // QUANTUM) * QUANTUM] += size
@@ -99,7 +115,7 @@ def smallest_region(several: Sequence[Steps], ahead: int, low: int, high: int) -
 
     def goes(size: int) -> bool:
         there = resized(chunks, size)
-        return any(timeline_within(steps, there, ahead, tries) is not None for steps in several)
+        return any(fit_within(steps, there, ahead, tries) is not None for steps in several)
 
     low, high = low // grain * grain, -(-high // grain) * grain
     while not goes(high):

@@ -169,6 +169,11 @@ class BfcAllocator:
         return self._live[handle][0] if handle else 0
 
     @property
+    def free_chunks(self) -> list[int]:
+        """Bytes of each, smallest first."""
+        return [chunk >> _ADDRESS_BITS for chunk in self._free]
+
+    @property
     def largest_free_chunk(self) -> int:
         return self._free[-1] >> _ADDRESS_BITS if self._free else 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from random import Random
@@ -46,7 +46,9 @@ class Steps:
         self.batch = program.batch if batch is None else batch
         steps = min(MOST_STEPS, max(FEWEST_STEPS, OPS_IN_ALL // max(1, len(program.ops))))
         self._habits = [run(program, self.batch, order, steps, arms) for arms in _habits(program)]
-        self._small_change = _small_change(self._habits[0][-1])
+        last = self._habits[0][-1]
+        self._small = min(LARGEST_GAP, max(SMALLEST_GAP, _most_alive(last) // SMALL_SHARE))
+        self._small_change = _small_change(last, self._small)
         self._most_alive = _most_alive(self._habits[0][0])
 
     def timeline(self, limit: int | None = None) -> Timeline:
@@ -68,6 +70,13 @@ class Steps:
             raise refused
         return _timeline(self.program, self.batch, min(outcomes, key=lambda outcome: outcome.peak.chunk_peak))
 
+    def gaps_up_to(self, size: int) -> tuple[int, ...]:
+        """Free chunks to set apart for tensors larger than small change and of up to `size` bytes: one for each that is
+        alive at once with others of its size. All of them then stay out of the space that larger ones need whole."""
+        trace = self._habits[0][-1]
+        most = _most_alive_at_once(trace, lambda bytes_: _rounded(bytes_) if self._small < bytes_ <= size else 0)
+        return tuple(gap for gap, count in sorted(most.items()) for _ in range(count))
+
     @cached_property
     def unlimited(self) -> Timeline:
         return self.timeline()
@@ -77,22 +86,33 @@ class Steps:
         """Bytes of each buffer that is alive when most is."""
         return [buffer.bytes for buffer in self.unlimited.alive_at(self.unlimited.peak_at)]
 
-    def timeline_in(self, chunks: Sequence[Chunk], gaps: Sequence[int] = (), ahead: int = 0) -> Timeline:
+    def timeline_in(self, chunks: Sequence[Chunk], gaps: Sequence[int] = ()) -> Timeline:
         """On an allocator that has this map and cannot grow; `OutOfMemory` when it refuses something.
 
-        `gaps` are bytes of free chunks to set apart besides small change. With `ahead` it has to get through runs in
-        which an input pipeline has up to so many batches ready.
+        `gaps` are bytes of free chunks to set apart besides small change.
         """
-        program = replace(self.program, chunks=tuple(chunks))
-        limit = sum(chunk.bytes for chunk in chunks)
-        preparation = Preparation((*self._small_change, *((gap, 1) for gap in gaps)))
-        outcome = self._worst(program, limit, preparation)
+        program, limit = self._in(chunks)
+        return _timeline(program, self.batch, self._worst(program, limit, self._with(gaps)))
+
+    def goes_beside_a_pipeline(self, chunks: Sequence[Chunk], gaps: Sequence[int], ahead: int, early: float) -> bool:
+        """Whether the same goes through while an input pipeline makes batches until `ahead` are ready, each in that
+        first part of a step: a few runs in which they come at other moments."""
+        program, limit = self._in(chunks)
         for seed in range(RUNS if ahead else 0):
             for traces in self._habits:
-                restless = Replay(program, traces[0], limit)
-                restless.prepare(preparation)
-                restless.steps_beside_a_pipeline(traces, ahead, Random(seed))
-        return _timeline(program, self.batch, outcome)
+                replay = Replay(program, traces[0], limit)
+                try:
+                    replay.prepare(self._with(gaps))
+                    replay.steps_beside_a_pipeline(traces, ahead, early, Random(seed))
+                except OutOfMemory:
+                    return False
+        return True
+
+    def _in(self, chunks: Sequence[Chunk]) -> tuple[Program, int]:
+        return replace(self.program, chunks=tuple(chunks)), sum(chunk.bytes for chunk in chunks)
+
+    def _with(self, gaps: Sequence[int]) -> Preparation:
+        return Preparation((*self._small_change, *((gap, 1) for gap in gaps)), side_by_side=True)
 
     def _worst(self, program: Program, limit: int | None, preparation: Preparation) -> _Outcome:
         """Of all habits."""
@@ -115,19 +135,28 @@ SMALL_SHARE = 2048
 """A tensor is small when it is less than one part in this of all that is alive at the peak."""
 
 
-def _small_change(trace: Trace) -> tuple[tuple[int, int], ...]:
+def _small_change(trace: Trace, largest: int) -> tuple[tuple[int, int], ...]:
     """A gap for each small tensor alive at once, by powers of two, and a few to spare."""
-    largest = min(LARGEST_GAP, max(SMALLEST_GAP, _most_alive(trace) // SMALL_SHARE))
+    gap_of = lambda size: max(SMALLEST_GAP, 1 << (size - 1).bit_length()) if size <= largest else 0  # noqa: E731
+    most = _most_alive_at_once(trace, gap_of)
+    return tuple((gap, count + count // 4 + 4) for gap, count in sorted(most.items()))
+
+
+def _most_alive_at_once(trace: Trace, gap_of: Callable[[int], int]) -> dict[int, int]:
+    """How many tensors are alive together at most, constants among them, by the gap that each would take; 0: none."""
     alive: dict[int, int] = {}
     most: dict[int, int] = {}
     constants = [(b, True) for b in range(trace.first) if trace.maker[b][0] >= 0]
     for buffer, allocated in (*constants, *trace.log):
-        size = trace.bytes[buffer]
-        if size <= largest:
-            gap = max(SMALLEST_GAP, 1 << (size - 1).bit_length())
+        gap = gap_of(trace.bytes[buffer])
+        if gap:
             alive[gap] = alive.get(gap, 0) + (1 if allocated else -1)
             most[gap] = max(most.get(gap, 0), alive[gap])
-    return tuple((gap, count + count // 4 + 4) for gap, count in sorted(most.items()))
+    return most
+
+
+def _rounded(size: int) -> int:
+    return -(-size // QUANTUM) * QUANTUM
 
 
 class _Outcome(NamedTuple):
@@ -213,12 +242,14 @@ class Replay:
         allocator = self._allocator
         for buffer in self._constants:
             allocator.free(self._handles[buffer])
+        holes = allocator.free_chunks[:-1] if preparation.side_by_side else []
+        stopped = [allocator.allocate(size) for size in holes]
         gaps = []
         for size, count in preparation.small_change:
             for _ in range(count):
                 gaps.append(allocator.allocate(size))
                 allocator.allocate(1)  # a wall: it stays, so that gaps do not merge
-        for gap in gaps:
+        for gap in (*gaps, *stopped):
             allocator.free(gap)
         grow = min(preparation.grow, (allocator.limit - allocator.reserved) // QUANTUM * QUANTUM)
         allocator.reset_peak()
@@ -227,6 +258,10 @@ class Replay:
         self._place_constants()
         self.resident = allocator.in_use
         return preparation._replace(grow=grow)
+
+    @property
+    def free_chunks(self) -> list[int]:
+        return self._allocator.free_chunks
 
     def take(self, size: int) -> None:
         """Take a chunk from the allocator, for good."""
@@ -250,8 +285,9 @@ class Replay:
         self._keep(trace, handles)
         return peak
 
-    def steps_beside_a_pipeline(self, traces: Sequence[Trace], ahead: int, random: Random) -> None:
-        """Replay steps while batches come, at any moment, until `ahead` are ready, and something small with each step.
+    def steps_beside_a_pipeline(self, traces: Sequence[Trace], ahead: int, early: float, random: Random) -> None:
+        """Replay steps while batches come, at any moment of that first part of a step, until `ahead` are ready; and
+        something small with each step.
 
         A batch is freed after its step, and the one that came first takes its place.
         """
@@ -261,7 +297,8 @@ class Replay:
         for trace in traces:
             handles = self._handles_in(trace)
             batch = [buffer for buffer in range(trace.first) if trace.maker[buffer][0] == ARGUMENT]
-            come = Counter(random.randrange(len(trace.log) + 1) for _ in range(random.randint(0, ahead - len(ready))))
+            span = int(early * len(trace.log)) + 1
+            come = Counter(random.randrange(span) for _ in range(random.randint(0, ahead - len(ready))))
             small_at = random.randrange(len(trace.log) + 1)
             for moment, (buffer, allocated) in enumerate((*trace.log, (-1, False))):
                 if moment in come:

@@ -58,7 +58,7 @@ def timeline_from_data(data: Mapping[str, Any]) -> Timeline:
     resident, peak = data["requested"]
     chunk_resident, chunk_peak = data["chunks"]
     peak_at, peak_maker = data["at"]
-    small_change, grow = data["preparation"]
+    small_change, *rest = data["preparation"]
     makers = tuple(Maker(n, k, layer, Source(*s) if s else None) for n, k, layer, s in data["makers"])
     return Timeline(
         batch=data["batch"],
@@ -71,7 +71,7 @@ def timeline_from_data(data: Mapping[str, Any]) -> Timeline:
         chunk_peak=chunk_peak,
         peak_at=peak_at,
         peak_maker=peak_maker,
-        preparation=Preparation(tuple((size, count) for size, count in small_change), grow),
+        preparation=Preparation(tuple((size, count) for size, count in small_change), *rest),
         untouched=data["untouched"],
     )
 

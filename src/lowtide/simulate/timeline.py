@@ -37,11 +37,13 @@ class Preparation(NamedTuple):
 
     `small_change`: (bytes, count) of gaps to leave between small chunks that stay. Small tensors then go into the gaps
     and never split the free space that large ones need whole; without them the peak drifts from step to step.
-    `grow`: bytes to allocate and free at once, for a region that the step fits in.
+    `grow`: bytes to allocate and free at once, for a region that the step fits in. `side_by_side`: the gaps are made in
+    the largest free chunk, one beside the other, whatever other holes there are.
     """
 
     small_change: tuple[tuple[int, int], ...] = ()
     grow: int = 0
+    side_by_side: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,9 @@ def prepare_allocator(preparation: Preparation) -> Callable[[], None]:
     """
     raw = compat.raw_allocator()
     make, drop = raw if raw is not None else (_empty, lambda chunk: None)
-    gaps, walls = [], []
+    chunks = (compat.allocator_map() or ()) if preparation.side_by_side else ()
+    holes = sorted(size for _, size, _, in_use in chunks if not in_use)
+    gaps, walls = [make(size) for size in holes[:-1]], []
     for size, count in preparation.small_change:
         for _ in range(count):
             gaps.append(make(size))
