@@ -8,7 +8,7 @@ import pytest
 
 from lowtide.errors import Infeasible
 from lowtide.plan import make_plan
-from lowtide.plan.room import ANY_TIME, fit_within, in_one_region, is_all_there_is, resized, smallest_region
+from lowtide.plan.room import fit_within, in_one_region, is_all_there_is, resized, smallest_region
 from lowtide.program import Chunk, Dim, Program
 from lowtide.simulate import Steps, simulate
 from tests.plan.test_plan import step_of_layers
@@ -83,7 +83,7 @@ def test_batches_that_come_in_the_middle_of_a_step_have_a_place_of_their_own() -
     assert goes(program, size, ahead=2)
     steps = Steps(program, 4)
     steps.timeline_in(region(size))
-    assert not steps.goes_beside_a_pipeline(region(size), (), 2, ANY_TIME)
+    assert not steps.goes_beside_a_pipeline(region(size), (), 2, 1.0)
 
 
 def test_chunks_may_add_up_to_all_there_is_as_long_as_every_request_finds_one() -> None:

@@ -117,3 +117,30 @@ def test_arrays_of_training_and_validation_data_are_not_of_the_budget(tmp_path: 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip().endswith("losses 2")
+
+
+KEEPS_MORE = MODEL + """import tensorflow as tf
+x, y = np.random.rand(48, 64, 64, 3).astype("float32"), np.random.randint(0, 5, 48)
+
+class Keeps(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 2:
+            self.kept = tf.ones((MIB << 18,))
+
+history = model.fit(x, y, batch_size=8, verbose=0, callbacks=[Keeps()])
+print("losses", len(history.history["loss"]))
+"""
+
+
+@pytest.mark.parametrize(("mib", "ends"), [(4, 0), (40, 1)], ids=["that leaves room", "that does not"])
+def test_a_step_is_planned_anew_when_the_script_has_taken_a_part_of_the_budget(
+    tmp_path: Path, mib: int, ends: int
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(KEEPS_MORE.replace("MIB", str(mib)))
+    command = [sys.executable, "-m", "lowtide.cli.main", "fit", "--seconds", "3", "--budget", "80%", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == ends, done.stderr[-2000:]
+    assert done.stderr.count("lowtide: planning") == (1 if ends else 2)
+    if ends:
+        assert "asked for more than the budget beside its planned step" in done.stderr.splitlines()[-1]

@@ -474,6 +474,26 @@ def test_a_script_that_fails_shows_its_own_traceback(tmp_path: Path) -> None:
     assert "worker.py" not in done.stderr
 
 
+CALLBACK_FAILS = """
+class Fails(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        raise KeyError("images")
+
+make_model().fit(x, y, batch_size=8, verbose=0, callbacks=[Fails()])
+"""
+
+
+@pytest.mark.parametrize("command", [("fit", "--budget", "64MiB", "--seconds", "1"), ("run",)])
+def test_a_script_that_fails_while_it_trains_shows_no_lines_but_its_own_and_its_libraries(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    done = lowtide(*command, str(written(tmp_path, DENSE, CALLBACK_FAILS)), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "KeyError: 'images'" in done.stderr
+    assert "in on_train_batch_end" in done.stderr
+    assert "lowtide/" not in done.stderr.replace(str(tmp_path), "")
+
+
 @pytest.mark.parametrize(("code", "ends"), [("3", 1), ("'no data'", 1), ("0", 2)])
 def test_a_script_that_exits_before_training(tmp_path: Path, code: str, ends: int) -> None:
     done = lowtide("predict", str(written(tmp_path, f"import sys\nsys.exit({code})\n")))

@@ -20,7 +20,7 @@ from lowtide.plan.in_place import written_in_place
 from lowtide.plan.offers import offers
 from lowtide.plan.planner import Planner
 from lowtide.plan.problem import Point, Report, Schedule, Smallest, silent
-from lowtide.plan.room import Fit, fit_within, is_all_there_is, smallest_region
+from lowtide.plan.room import PIPELINES, Fit, fit_within, is_all_there_is, smallest_region
 from lowtide.program import Program
 from lowtide.simulate import Steps, Timeline, simulate, tidy_order
 from lowtide.units import format_size
@@ -97,7 +97,7 @@ def make_plan(
     best: Plan | None = None
     for attempt in range(ATTEMPTS):
         left = deadline - monotonic()
-        if (best or search.fragile) is not None and left < LAST_SHARE * seconds:
+        if (best or search.second_best[-1]) is not None and left < LAST_SHARE * seconds:
             break
         try:
             solution = search.planner.solve(search.target, max(1.0, left / 2), report, SETTLE)
@@ -108,7 +108,7 @@ def make_plan(
             best = plan
         if not search.retarget(attempt):
             break
-    return best or search.fragile or search.tightest(deadline, report)
+    return best or search.second_best[-1] or search.tightest(deadline, report)
 
 
 def spare_in(program: Program, batch: int, budget: int) -> int:
@@ -141,7 +141,8 @@ class _Search:
         problem = problem_of(program, size, self.order, costs)
         self.planner = Planner(problem)
         self.tried: set[Schedule] = set()
-        self.fragile: Plan | None = None  # the cheapest that fits unless batches come late in a step
+        # Of the plans that go through unless batches come late in a step: by how early, and by cost.
+        self.second_best: tuple[int, float, Plan | None] = (len(PIPELINES), 0.0, None)
         self.met, self.enough = False, 0  # was the target met as it was; bytes of the largest plan that fits
         self.limited = is_all_there_is(program.chunks, budget)
         self.spare = spare_in(program, size, budget)
@@ -195,8 +196,8 @@ class _Search:
                 return plan
             if monotonic() > late and smallest.schedule in tried:
                 break
-        if self.fragile is not None:
-            return self.fragile
+        if self.second_best[-1] is not None:
+            return self.second_best[-1]
         raise self.infeasible(smallest, [*tried, self.planner.problem.base])
 
     def _tight(self, smallest: Smallest) -> Iterator[Point]:
@@ -217,7 +218,7 @@ class _Search:
         planned = with_copies(self.program, self.order, schedule)
         steps = Steps(planned, self.size)
         self.unlimited = steps.unlimited.chunk_peak
-        found: Fit | None = Fit(steps.unlimited, robust=True)
+        found: Fit | None = Fit(steps.unlimited, 0)
         if self.limited:
             found = fit_within(steps, planned.chunks or (), BATCHES_AHEAD)
         if found is None:
@@ -227,10 +228,9 @@ class _Search:
             self.budget, tuple(self.order), schedule, planned, timeline, self.before, cost, base, gap,
             self.account.moves(self.planner.problem, schedule, timeline),
         )  # fmt: skip
-        if found.robust:
+        if not found.beside:
             return plan
-        if self.fragile is None or cost < self.fragile.seconds:
-            self.fragile = plan
+        self.second_best = min(self.second_best, (found.beside, cost, plan), key=lambda found: found[:2])
         return None
 
     def infeasible(self, tightest: Smallest, schedules: Sequence[Schedule]) -> Infeasible:

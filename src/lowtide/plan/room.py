@@ -18,7 +18,9 @@ from lowtide.simulate.bfc import QUANTUM
 
 NEARLY_ALL = 0.98  # of a budget: what a limited allocator has in its regions at least, once it was grown
 TRIES = 16  # ways to set free space apart
-EARLY, ANY_TIME = 0.15, 1.0  # of a step: the first part of it, in which batches come
+PIPELINES = ((0, 1.0), (0, 0.15), (1, 0.15))
+"""Worst first: how many batches fewer than asked for, and in which first part of a step they come. A pipeline makes one
+as soon as one is taken, so early in the step, unless it is slow."""
 LARGE_SIZES = 4  # sizes of tensors that matter for that
 SMALLEST_GAP = 1 << 16  # bytes
 GRAIN, COARSE = 1 << 20, 16  # a limit is in whole MiB; of so many, one is little
@@ -59,30 +61,31 @@ def resized(chunks: Sequence[Chunk], size: int) -> tuple[Chunk, ...]:
 
 
 class Fit(NamedTuple):
-    """A step that goes through. `robust`: whenever in a step batches come; else, when they come early in it."""
+    """A step that goes through, and beside which of `PIPELINES`: the first is the most that can be asked."""
 
     timeline: Timeline
-    robust: bool
+    beside: int
 
 
 def fit_within(steps: Steps, chunks: Sequence[Chunk], ahead: int, tries: int = TRIES) -> Fit | None:
     """The steps on an allocator that has this map and cannot grow; None when it refuses something.
 
-    They also have to go through while an input pipeline has up to `ahead` batches ready. It makes one as soon as one is
-    taken, so it comes early in a step unless the pipeline is slow. A few ways to set a part of the free space apart are
-    tried, as many as `tries`.
+    They also have to go through while an input pipeline has up to `ahead` batches ready. A few ways to set a part of
+    the free space apart are tried, as many as `tries`; the first is taken that goes through beside the worst pipeline.
     """
-    found = None
+    best = None
     for gaps in islice(_ways(steps, chunks, ahead), tries):
         try:
             timeline = steps.timeline_in(chunks, gaps)
         except OutOfMemory:
             continue
-        if steps.goes_beside_a_pipeline(chunks, gaps, ahead, ANY_TIME):
-            return Fit(timeline, robust=True)
-        if found is None and steps.goes_beside_a_pipeline(chunks, gaps, ahead, EARLY):
-            found = Fit(timeline, robust=False)
-    return found
+        for beside, (fewer, early) in enumerate(PIPELINES[: best.beside if best else None]):
+            if steps.goes_beside_a_pipeline(chunks, gaps, max(ahead - fewer, 0), early):
+                best = Fit(timeline, beside)
+                break
+        if best is not None and best.beside == 0:
+            break
+    return best
 
 
 def _ways(steps: Steps, chunks: Sequence[Chunk], ahead: int) -> Iterator[tuple[int, ...]]:

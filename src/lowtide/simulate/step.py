@@ -217,6 +217,7 @@ class Replay:
         for buffer in _most_certain_first(program, first):
             self._handles[buffer] = self._claim(program, first.maker[buffer], self._sizes[buffer], claimable)
         self.untouched = sum(size * len(left) for size, left in claimable.items())
+        self._ready = _batches_like(first, claimable)
         self._place_constants()
         self.resident = self.prepared_peak = self._allocator.in_use
 
@@ -286,13 +287,13 @@ class Replay:
         return peak
 
     def steps_beside_a_pipeline(self, traces: Sequence[Trace], ahead: int, early: float, random: Random) -> None:
-        """Replay steps while batches come, at any moment of that first part of a step, until `ahead` are ready; and
-        something small with each step.
+        """Replay steps while batches come, at any moment of that first part of a step, until `ahead` are ready, or as
+        many as there are now; and something small with each step.
 
         A batch is freed after its step, and the one that came first takes its place.
         """
-        allocate, free = self._allocator.allocate, self._allocator.free
-        ready: list[list[int]] = []
+        allocate, free, ready = self._allocator.allocate, self._allocator.free, self._ready
+        ahead = max(ahead, len(ready))
         small = 0
         for trace in traces:
             handles = self._handles_in(trace)
@@ -322,6 +323,20 @@ class Replay:
 
     def _keep(self, trace: Trace, handles: Sequence[int]) -> None:
         self._handles = [handle for handle, stop in zip(handles, trace.stop, strict=True) if stop == ALWAYS]
+
+
+SMALLEST_BATCH = 1024  # bytes: chunks of fewer may be anything
+
+
+def _batches_like(first: Trace, claimable: dict[int, list[int]]) -> list[list[int]]:
+    """What lies on the device besides and is of the sizes of the step's batch: batches that a pipeline has ready."""
+    sizes = [first.bytes[buffer] for buffer in range(first.first) if first.maker[buffer][0] == ARGUMENT]
+    found: list[list[int]] = []
+    while max(sizes, default=0) >= SMALLEST_BATCH and all(
+        len(claimable.get(size, ())) >= count for size, count in Counter(sizes).items()
+    ):
+        found.append([claimable[size].pop() for size in sizes])
+    return found
 
 
 def _timeline(program: Program, batch: int, outcome: _Outcome) -> Timeline:

@@ -12,6 +12,8 @@ import tensorflow as tf
 
 from lowtide.errors import BadUse, Infeasible, NotCapturable
 from lowtide.plan import Plan
+from lowtide.plan.plan import bytes_ahead
+from lowtide.plan.room import is_all_there_is
 from lowtide.program import Program
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
@@ -20,6 +22,8 @@ from lowtide.tf.rehearse import needs_rehearsal, rehearse, why_not_twice
 from lowtide.tf.rewrite import as_function, planned_graph
 from lowtide.tf.state import State
 from lowtide.tf.trace import Seen, batch_of, capture_function, capture_model, flat_tensors
+
+CROWD = 0.02  # of the budget: so much more beside a step, and it is planned anew
 
 MakePlan = Callable[[Program, int], Plan]
 """(the step, a batch) -> its plan."""
@@ -60,6 +64,21 @@ class Variant:
     batch: int
     plan: Plan
     call: Callable[..., list[Any]]
+    crowded_above: int = 0
+
+    def __post_init__(self) -> None:
+        self.expect(self.plan.timeline.chunk_resident if self.plan else 0)
+
+    def expect(self, in_use: int) -> None:
+        """Before a step, so much is in use on the device; and batches may be ready, and something small."""
+        if self.plan and is_all_there_is(self.plan.program.chunks, self.plan.budget):
+            ahead = bytes_ahead(self.plan.program, self.plan.timeline.batch)
+            self.crowded_above = in_use + max(2 * ahead, int(CROWD * self.plan.budget))
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether much more lies beside the step than when it was planned, on an allocator that cannot grow."""
+        return bool(self.crowded_above) and profile.device_bytes()["current"] > self.crowded_above
 
     def takes(self, kind: _Kind, tensors: Sequence[Any]) -> bool:
         """Whether it was traced for such data. A step that knows its batch by number takes that batch only."""
@@ -71,9 +90,10 @@ class Variant:
 class PlannedStep:
     """A training step that runs as planned.
 
-    It is captured and planned for the first data it meets, planned anew for a larger batch than any before, and
-    captured anew for data of another kind: sample weights that come later, another sequence length. `plan` is the
-    latest plan. When no plan is found, nothing has changed. `under_way` stays true when a step fails.
+    It is captured and planned for the first data it meets, planned anew for a larger batch than any before or when
+    something else has taken a part of the budget, and captured anew for data of another kind: sample weights that come
+    later, another sequence length. `plan` is the latest plan. When no plan is found, nothing has changed. `under_way`
+    stays true when a step fails.
     """
 
     def __init__(self, capture: Callable[[Any], Step], make: MakePlan) -> None:
@@ -103,6 +123,11 @@ class PlannedStep:
             self.variants.append(known)
         elif size > known.batch:
             known.batch, known.plan, known.call = self._planned(known.step, size)
+            known.expect(known.plan.timeline.chunk_resident)
+        elif known.is_crowded:
+            more = profile.device_bytes()["current"]
+            known.batch, known.plan, known.call = self._planned(known.step, known.batch)
+            known.expect(max(more, known.plan.timeline.chunk_resident))
         else:
             return known
         self.plan = known.plan
@@ -125,7 +150,8 @@ class PlannedStep:
                 raise
             shapes = ", ".join(str(shape) for shape in _shapes(step))
             raise Infeasible(
-                f"training began, and then a step came that does not fit: batch {batch}, given {shapes}; {error}",
+                f"training began, and then a step came that does not fit, with what lies beside it by now: "
+                f"batch {batch}, given {shapes}; {error}",
                 error.smallest_bytes,
             ) from None
         return batch, plan, as_function(step, planned_graph(step.graph_def, plan), plan.timeline.preparation)

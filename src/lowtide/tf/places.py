@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import runpy
 import sys
 import sysconfig
 import weakref
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 from lowtide.program import Source
@@ -27,6 +28,28 @@ def is_users_file(path: str) -> bool:
 def is_ours(path: str) -> bool:
     """Whether a code file is Lowtide's own."""
     return path.startswith(_PACKAGE)
+
+
+def hide_our_frames(error: BaseException) -> None:
+    """Have an error of the script's, and those that it came of, be shown as if Lowtide and runpy were not there."""
+    part: BaseException | None = error
+    seen: set[int] = set()
+    while part is not None and id(part) not in seen:
+        seen.add(id(part))
+        part.__traceback__ = _without_ours(part.__traceback__)
+        part = part.__cause__ or part.__context__
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    shown = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith((_PACKAGE, "<frozen runpy>", runpy.__file__)):
+            shown.append(trace)
+        trace = trace.tb_next
+    following = None
+    for part in reversed(shown):
+        following = TracebackType(following, part.tb_frame, part.tb_lasti, part.tb_lineno)
+    return following
 
 
 def calling_line() -> Source | None:

@@ -73,8 +73,11 @@ def run_target(
 
 
 def child_environment() -> dict[str, str]:
-    """The user's own environment; where there is no GPU, the CPU on the allocator that counts."""
-    environment = dict(os.environ)
+    """The user's own environment; where there is no GPU, the CPU on the allocator that counts.
+
+    Without what TensorFlow logs as information, unless the user has asked for it: its profiler logs each look.
+    """
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ}
     if not has_gpu():
         environment.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "1")
         if LIMIT not in environment:

@@ -23,12 +23,10 @@ from typing import Any
 
 from lowtide.program import Source
 from lowtide.record import Outcome, Refusal, Writer
-from lowtide.tf.places import is_users_file
+from lowtide.tf.places import hide_our_frames, is_users_file
 from lowtide.tf.refusals import out_of_memory, refusal_of
 from lowtide.tf.tracers import start_tracer
 from lowtide.tf.watch import Options, Watch
-
-_OURS = str(Path(__file__).resolve().parents[1])
 
 
 def main(request_file: str) -> None:
@@ -51,7 +49,7 @@ def main(request_file: str) -> None:
         watch.writer.outcome(failed(watch, error))
         watch.writer.flush()
         watch.script_over()
-        error.with_traceback(_without_ours(error.__traceback__))
+        hide_our_frames(error)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
     watch.writer.outcome(Outcome("done", watch.now, 0, refusal=watch.refusal))
@@ -166,13 +164,6 @@ def _line(trace: TracebackType | None) -> Source | None:
         if is_users_file(frame.f_code.co_filename):
             found = Source(frame.f_code.co_filename, number)
     return found
-
-
-def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback as if Lowtide and runpy were not there."""
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((_OURS, "<frozen", runpy.__file__)):
-        trace = trace.tb_next
-    return trace
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import psutil
 from lowtide.errors import BadFile, BadUse, LowtideError, NotCapturable, NothingTrains
 from lowtide.program import Program, save_program
 from lowtide.tf.child import LARGER
+from lowtide.tf.places import hide_our_frames
 from lowtide.tf.refusals import out_of_memory
 from lowtide.units import format_size
 
@@ -50,8 +51,8 @@ def main(request_file: str) -> NoReturn:
             _leave(folder, NothingTrains.exit_code, error=f"{request['target']} exited before a training step")
         print(error.code if isinstance(error.code, str) else "", file=sys.stderr)
         _leave(folder, SCRIPT_FAILED, error=f"{request['target']} exited with {error.code!r} before a training step")
-    except BaseException:  # noqa: BLE001  # the script's own failure, shown as Python would show it
-        _print_script_traceback()
+    except BaseException as error:  # noqa: BLE001  # the script's own failure, shown as Python would show it
+        _print_script_traceback(error)
         _leave(folder, SCRIPT_FAILED, error=f"{request['target']} failed before its first training step")
 
 
@@ -77,7 +78,7 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001  # the script's own failure, shown as Python would show it
-        _print_script_traceback()
+        _print_script_traceback(error)
         if out_of_memory(type(error).__name__, str(error)):
             _leave(folder, SCRIPT_FAILED, error=f"{path} asked for more than the budget {planning.when_refused()}")
         sys.exit(SCRIPT_FAILED)
@@ -301,16 +302,10 @@ def _settled(step: Any, data: Any) -> Program:
     return replace(rehearse(step, flat_tensors(data), batch_of(data) or 1, choose_branches=True), chunks=chunks)
 
 
-def _print_script_traceback() -> None:
-    """The traceback without Lowtide's and runpy's own frames."""
-    kind, error, trace = sys.exc_info()
-    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    traceback.print_exception(kind, error, trace, file=sys.stderr)
+def _print_script_traceback(error: BaseException) -> None:
+    hide_our_frames(error)
+    traceback.print_exception(error, file=sys.stderr)
 
-
-def _is_ours(filename: str) -> bool:
-    return filename.startswith((str(Path(__file__).resolve().parents[1]), "<frozen runpy>", runpy.__file__))
 
 
 def _leave(folder: Path, code: int, **answer: object) -> NoReturn:
