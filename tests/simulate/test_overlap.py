@@ -13,7 +13,7 @@ from lowtide.simulate import simulate
 from lowtide.simulate.interleave import NEAR, Ceiling, Loose, _Anyhow, _with_gates
 from lowtide.simulate.machine import run_overlapped
 from lowtide.simulate.overlap import loosened, strict
-from lowtide.simulate.step import Replay
+from lowtide.simulate.replay import Replay
 from tests.drafts import KB, Draft, chain, kept_for_backward, random_programs
 
 BATCH = 4

@@ -12,7 +12,7 @@ from lowtide.errors import BadUse
 from lowtide.program import Chunk, Dim, Program, Source
 from lowtide.simulate import CATEGORIES, OutOfMemory, Preparation, Steps, Timeline, simulate, tidy_order
 from lowtide.simulate.machine import run
-from lowtide.simulate.step import Replay
+from lowtide.simulate.replay import Replay
 from tests.drafts import KB, SQUARE, Draft, chain, kept_for_backward, random_programs
 
 

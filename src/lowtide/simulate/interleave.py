@@ -17,7 +17,7 @@ from lowtide.program import Op, Program
 from lowtide.simulate.bfc import OutOfMemory
 from lowtide.simulate.executor import THREADS, Executor
 from lowtide.simulate.machine import run_overlapped
-from lowtide.simulate.step import Replay
+from lowtide.simulate.replay import Replay
 from lowtide.simulate.timeline import Timeline
 
 PLAYED = 8

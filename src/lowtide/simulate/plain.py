@@ -20,7 +20,7 @@ from typing import NamedTuple
 from lowtide.program import Program
 from lowtide.simulate.executor import Executor
 from lowtide.simulate.machine import run_overlapped
-from lowtide.simulate.step import Replay
+from lowtide.simulate.replay import Replay
 from lowtide.simulate.unroll import loop_backlog, ops_executed, unrolled
 
 WARM_UP_STEPS, MEASURED_STEPS = 2, 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,14 +11,14 @@ from typing import NamedTuple
 from lowtide.errors import BadUse
 from lowtide.ops import is_branching
 from lowtide.program import Chunk, Program
-from lowtide.simulate.bfc import QUANTUM, BfcAllocator, OutOfMemory
+from lowtide.simulate.bfc import QUANTUM, OutOfMemory
 from lowtide.simulate.buffers import ALWAYS, Trace
 from lowtide.simulate.categories import op_categories
 from lowtide.simulate.machine import programs_of, run
+from lowtide.simulate.replay import ARGUMENT, NO_LIMIT, RESIDENT, Peak, Replay
 from lowtide.simulate.timeline import Buffer, Maker, Preparation, Timeline
 from lowtide.units import format_size
 
-NO_LIMIT = 1 << 44
 FEWEST_STEPS, MOST_STEPS, OPS_IN_ALL = 3, 8, 24_000
 """Large variables that are assigned wander from step to step, and the peak with them: the largest of a few is reported,
 of more where a step is short."""
@@ -184,161 +183,6 @@ def _most_alive(trace: Trace) -> int:
     return most
 
 
-class Peak:
-    """The worst moment of one step."""
-
-    __slots__ = ("chunk_peak", "moment", "requested")
-
-    def __init__(self) -> None:
-        self.requested = self.chunk_peak = 0
-        self.moment = 0
-
-
-class Replay:
-    """An allocator that has the residents in it and is given one step after another.
-
-    It resumes the device's own allocator where its map is known; the residents are then the chunks of their sizes,
-    and `untouched` are the requested bytes that nobody claims. Otherwise, or under a limit that the map does not
-    fit, it starts empty.
-    """
-
-    def __init__(self, program: Program, first: Trace, limit: int | None = None) -> None:
-        chunks = program.chunks or ()
-        if limit is not None and sum(chunk.bytes for chunk in chunks) > limit:
-            chunks = ()
-        self._allocator = BfcAllocator.resumed(chunks, NO_LIMIT if limit is None else limit)
-        claimable: dict[int, list[int]] = {}
-        for chunk in reversed(chunks):
-            if chunk.in_use:
-                claimable.setdefault(chunk.requested, []).append(chunk.address)
-        self._sizes = first.bytes[: first.first]
-        self._handles = [0] * first.first
-        self._constants = [b for b in range(first.first) if first.maker[b][0] >= 0]
-        for buffer in _most_certain_first(program, first):
-            self._handles[buffer] = self._claim(program, first.maker[buffer], self._sizes[buffer], claimable)
-        self.untouched = sum(size * len(left) for size, left in claimable.items())
-        self._ready = _batches_like(first, claimable)
-        self._place_constants()
-        self.resident = self.prepared_peak = self._allocator.in_use
-
-    def _claim(self, program: Program, maker: tuple[int, int], size: int, claimable: dict[int, list[int]]) -> int:
-        """The chunk of a resident or an argument: where it lies, or one of its size, or a new one."""
-        found, address = claimable.get(size, []), _address(program, maker)
-        if address is not None and address in found:
-            found.remove(address)
-            return address
-        if not found and maker[0] == ARGUMENT:  # another batch than the script's own, which makes room for it
-            own = claimable.get(program.values[program.inputs[maker[1]]].bytes(program.batch))
-            if own:
-                self._allocator.free(own.pop())
-        return found.pop() if found else self._allocator.allocate(size)
-
-    def _place_constants(self) -> None:
-        """They come with the first run of the step."""
-        for buffer in self._constants:
-            self._handles[buffer] = self._allocator.allocate(self._sizes[buffer])
-
-    def prepare(self, preparation: Preparation) -> Preparation:
-        """Do what `preparation` says, growing no further than the limit allows; returns what was done."""
-        allocator = self._allocator
-        for buffer in self._constants:
-            allocator.free(self._handles[buffer])
-        holes = allocator.free_chunks[:-1] if preparation.side_by_side else []
-        stopped = [allocator.allocate(size) for size in holes]
-        gaps = []
-        for size, count in preparation.small_change:
-            for _ in range(count):
-                gaps.append(allocator.allocate(size))
-                allocator.allocate(1)  # a wall: it stays, so that gaps do not merge
-        for gap in (*gaps, *stopped):
-            allocator.free(gap)
-        grow = min(preparation.grow, (allocator.limit - allocator.reserved) // QUANTUM * QUANTUM)
-        allocator.reset_peak()
-        allocator.free(allocator.allocate(grow))
-        self.prepared_peak = allocator.peak
-        self._place_constants()
-        self.resident = allocator.in_use
-        return preparation._replace(grow=grow)
-
-    @property
-    def free_chunks(self) -> list[int]:
-        return self._allocator.free_chunks
-
-    def take(self, size: int) -> None:
-        """Take a chunk from the allocator, for good."""
-        self._allocator.allocate(size)
-
-    def step(self, trace: Trace) -> Peak:
-        """Replay a step; what is alive at its end is what the next one starts with."""
-        allocator, handles = self._allocator, self._handles_in(trace)
-        allocator.reset_peak()
-        peak = Peak()
-        peak.chunk_peak, peak.requested = allocator.in_use, allocator.requested_in_use
-        for moment, (buffer, allocated) in enumerate(trace.log):
-            if not allocated:
-                allocator.free(handles[buffer])
-                continue
-            handles[buffer] = allocator.allocate(trace.bytes[buffer])
-            if allocator.in_use > peak.chunk_peak:
-                peak.chunk_peak, peak.moment = allocator.in_use, moment
-            if allocator.requested_in_use > peak.requested:
-                peak.requested = allocator.requested_in_use
-        self._keep(trace, handles)
-        return peak
-
-    def steps_beside_a_pipeline(self, traces: Sequence[Trace], ahead: int, early: float, random: Random) -> None:
-        """Replay steps while batches come, at any moment of that first part of a step, until `ahead` are ready, or as
-        many as there are now; and something small with each step.
-
-        A batch is freed after its step, and the one that came first takes its place.
-        """
-        allocate, free, ready = self._allocator.allocate, self._allocator.free, self._ready
-        ahead = max(ahead, len(ready))
-        small = 0
-        for trace in traces:
-            handles = self._handles_in(trace)
-            batch = [buffer for buffer in range(trace.first) if trace.maker[buffer][0] == ARGUMENT]
-            span = int(early * len(trace.log)) + 1
-            come = Counter(random.randrange(span) for _ in range(random.randint(0, ahead - len(ready))))
-            small_at = random.randrange(len(trace.log) + 1)
-            for moment, (buffer, allocated) in enumerate((*trace.log, (-1, False))):
-                if moment in come:
-                    ready += [[allocate(trace.bytes[part]) for part in batch] for _ in range(come[moment])]
-                if moment == small_at:
-                    free(small)
-                    small = allocate(1)
-                if allocated:
-                    handles[buffer] = allocate(trace.bytes[buffer])
-                elif buffer >= 0:
-                    free(handles[buffer])
-            for part in batch:
-                free(handles[part])
-            following = ready.pop(0) if ready else [allocate(trace.bytes[part]) for part in batch]
-            for part, handle in zip(batch, following, strict=True):
-                handles[part] = handle
-            self._keep(trace, handles)
-
-    def _handles_in(self, trace: Trace) -> list[int]:
-        return self._handles + [0] * (len(trace.bytes) - trace.first)
-
-    def _keep(self, trace: Trace, handles: Sequence[int]) -> None:
-        self._handles = [handle for handle, stop in zip(handles, trace.stop, strict=True) if stop == ALWAYS]
-
-
-SMALLEST_BATCH = 1024  # bytes: chunks of fewer may be anything
-
-
-def _batches_like(first: Trace, claimable: dict[int, list[int]]) -> list[list[int]]:
-    """What lies on the device besides and is of the sizes of the step's batch: batches that a pipeline has ready."""
-    sizes = [first.bytes[buffer] for buffer in range(first.first) if first.maker[buffer][0] == ARGUMENT]
-    found: list[list[int]] = []
-    while max(sizes, default=0) >= SMALLEST_BATCH and all(
-        len(claimable.get(size, ())) >= count for size, count in Counter(sizes).items()
-    ):
-        found.append([claimable[size].pop() for size in sizes])
-    return found
-
-
 def _timeline(program: Program, batch: int, outcome: _Outcome) -> Timeline:
     peak, trace = outcome.peak, outcome.trace
     programs = programs_of(program)
@@ -386,16 +230,6 @@ def _timeline(program: Program, batch: int, outcome: _Outcome) -> Timeline:
     )
 
 
-def _most_certain_first(program: Program, first: Trace) -> list[int]:
-    """Buffers from outside the step, those with a known address before those that may take any chunk of their size."""
-    outside = [b for b in range(first.first) if first.maker[b][0] < 0]
-    return sorted(outside, key=lambda b: _address(program, first.maker[b]) is None)
-
-
-def _address(program: Program, maker: tuple[int, int]) -> int | None:
-    return program.residents[maker[1]].address if maker[0] == RESIDENT else None
-
-
 def _holders_at(trace: Trace, moment: int) -> list[tuple[int, int]]:
     """Who each buffer belonged to at the peak: the op that made it, reused it, or the variable that took it over."""
     holders = list(trace.maker)
@@ -403,10 +237,6 @@ def _holders_at(trace: Trace, moment: int) -> list[tuple[int, int]]:
         if when <= moment or trace.start[buffer] > moment:
             holders[buffer] = who
     return holders
-
-
-RESIDENT, ARGUMENT = -1, -2
-"""First element of `Trace.maker` for what no op made."""
 
 
 def _maker(program: Program, programs: Sequence[Program], where: tuple[int, int]) -> Maker:
