@@ -31,7 +31,8 @@ VARIANTS = 4  # plans of the same cost that are tried before more is paid
 TRY_BELOW = (0.01, 0.03)  # of the target: tried before searching again
 TRY_ABOVE = (0.1, 0.06, 0.03, 0.01)  # of the least bytes: where those do not fit in pieces
 BY_LUCK = 0.25  # of those: pieces that fall so well that another search may not find the like
-OF_THOSE = 3  # of the others, looked at again to name the smallest budget
+OF_THOSE = 8  # of the others, looked at again to name the smallest budget
+ALSO_LOOKED_AT = 12  # plans for the budget itself, for the same
 LATE = 1.0  # seconds that trying them may take when the time is up
 LAST_SHARE = 0.3  # of the time: with less left, a plan that fits is good enough
 CLOSE = 0.003  # of the target: no use to search for so little more
@@ -140,7 +141,7 @@ class _Search:
         self.account = Account(program, size, self.order, self.before)
         problem = problem_of(program, size, self.order, costs)
         self.planner = Planner(problem)
-        self.tried: set[Schedule] = set()
+        self.tried: dict[Schedule, None] = {}
         # Of the plans that go through unless batches come late in a step: by how early, and by cost.
         self.second_best: tuple[int, float, Plan | None] = (len(PIPELINES), 0.0, None)
         self.met, self.enough = False, 0  # was the target met as it was; bytes of the largest plan that fits
@@ -159,7 +160,7 @@ class _Search:
         for at, point in self._candidates():
             if point is None or point.schedule in self.tried:
                 continue
-            self.tried.add(point.schedule)
+            self.tried[point.schedule] = None
             plan = self.plan(point.schedule, point.cost, max(0.0, 1 - bound / point.cost) if point.cost else 0.0)
             if not at:
                 self.outside = self.unlimited - point.peak
@@ -198,7 +199,8 @@ class _Search:
                 break
         if self.second_best[-1] is not None:
             return self.second_best[-1]
-        raise self.infeasible(smallest, [*tried, self.planner.problem.base])
+        others = [schedule for schedule in self.tried if schedule not in set(tried)]
+        raise self.infeasible(smallest, [*tried, *others[-ALSO_LOOKED_AT:], self.planner.problem.base])
 
     def _tight(self, smallest: Smallest) -> Iterator[Point]:
         """The plans of the least bytes, cheapest first: pieces may fit where bytes do not. Then others like them."""

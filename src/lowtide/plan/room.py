@@ -17,7 +17,7 @@ from lowtide.simulate import OutOfMemory, Steps, Timeline
 from lowtide.simulate.bfc import QUANTUM
 
 NEARLY_ALL = 0.98  # of a budget: what a limited allocator has in its regions at least, once it was grown
-TRIES = 16  # ways to set free space apart
+TRIES, FEWEST_TRIES = 16, 3  # ways to set free space apart
 PIPELINES = ((0, 1.0), (0, 0.15), (1, 0.15))
 """Worst first: how many batches fewer than asked for, and in which first part of a step they come. A pipeline makes one
 as soon as one is taken, so early in the step, unless it is slow."""
@@ -113,7 +113,7 @@ def smallest_region(several: Sequence[Steps], ahead: int, low: int, high: int) -
     bytes need not go through a few more.
     """
     chunks = several[0].program.chunks or ()
-    tries = -(-TRIES // len(several))
+    tries = max(FEWEST_TRIES, TRIES // len(several))
     grain = GRAIN if low > COARSE * GRAIN else QUANTUM
 
     def goes(size: int) -> bool:
