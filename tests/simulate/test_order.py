@@ -62,3 +62,22 @@ def test_a_training_step_peaks_no_higher_than_as_traced() -> None:
     for layers in (1, 2, 5, 12):
         program = kept_for_backward(layers)
         assert simulate(program, 64, tidy_order(program, 64)).peak <= simulate(program, 64).peak
+
+
+def test_weight_decay_does_not_copy_every_weight_before_the_first_is_used() -> None:
+    """It needs no gradient, so it could begin at once; its result has to wait until nobody looks at the weight."""
+    draft = Draft()
+    weights = (Dim(512), Dim(512))
+    handles = [draft.variable(f"w{n}", weights) for n in range(8)]
+    used = [draft.op(f"read{n}", "ReadVariableOp", handle, shape=weights) for n, handle in enumerate(handles)]
+    x = draft.argument()
+    for n, weight in enumerate(used):
+        x = draft.op(f"use{n}", "MatMul", x, weight)
+    for n, handle in enumerate(handles):
+        again = draft.op(f"again{n}", "ReadVariableOp", handle, shape=weights, phase="update")
+        decay = draft.op(f"decay{n}", "MatMul", again, again, shape=weights, phase="update")
+        draft.effect(f"update{n}", "AssignSubVariableOp", handle, decay)
+    program = draft.program(x)
+    weight = 512 * 512 * 4
+    tidy = simulate(program, 4, tidy_order(program, 4))
+    assert tidy.peak - tidy.resident < 3 * weight

@@ -16,6 +16,8 @@ from lowtide.errors import BadUse
 from lowtide.program import ITEM_BYTES, Dim, Op, Program, Source, verify
 from lowtide.simulate import forecast, simulate, tidy_order
 from lowtide.tf import compiled, metrics, operations
+from lowtide.tf.compat import GraphDef
+from lowtide.tf.graphs import in_order
 from lowtide.tf.hooks import trains
 from lowtide.tf.patches import patched
 from lowtide.tf.phases import assigns
@@ -639,3 +641,13 @@ def test_a_model_run_eagerly_is_predicted_as_if_compiled_and_says_so() -> None:
     model = dense(32, 4)
     model.compile("sgd", "mse", run_eagerly=True)
     assert [note.what for note in lowtide.predict(model, batch_size=16).forecast.notes] == ["run_eagerly=True"]
+
+
+def test_nothing_waits_for_the_last_of_equal_constants() -> None:
+    """Grappler keeps one of them; what was traced first reads it, and is to stay first."""
+    graph_def = GraphDef()
+    graph_def.node.add(name="late", op="NoOp")
+    graph_def.node.add(name="early", op="Neg", input=["one"])
+    graph_def.node.add(name="one", op="Const")
+    rank = {"early": 0, "late": 1, "one": 2}
+    assert [node.name for node in in_order(graph_def.node, rank)] == ["one", "early", "late"]

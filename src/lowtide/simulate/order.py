@@ -117,9 +117,15 @@ class _Scheduler:
     def _goes_first(self, index: int) -> bool:
         if self._would_copy(index):
             return False
-        if self._allocates[index] <= SMALL or self._program.ops[index].phase == "update":
+        if self._allocates[index] <= SMALL or self._goes_on_with_an_update(index):
             return True
         return self._allocates[index] <= self._frees(index)
+
+    def _goes_on_with_an_update(self, index: int) -> bool:
+        """Whether it is a part of an update for which something has been computed: weight decay needs no gradient, and
+        would make a copy of each weight before the first of them is used."""
+        op = self._program.ops[index]
+        return op.phase == "update" and any(self._size[self._storage[value]] > SMALL for value in op.inputs)
 
     def _frees(self, index: int) -> int:
         """Bytes whose last reader this op is."""

@@ -12,8 +12,9 @@ that no interleaving breaks. It counts requested bytes.
 
 The pieces that an allocator cuts depend on the interleaving too, by some percent, and have no such bound. So where the
 peak leaves no room for that, only what comes after it is loosened: up to the last op that comes near the peak,
-everything is as it was, chunks included. And a few interleavings are played on the allocator's model
-(`lowtide.simulate.interleave`); those that do not stay below the ceiling are given up, at last for the fixed order.
+everything is as it was, chunks included; and where the allocator cannot grow, nothing is. And a few interleavings are
+played on the allocator's model (`lowtide.simulate.interleave`); those that do not stay below the ceiling are given up,
+at last for the fixed order.
 
 Known to be suboptimal: that what ops in the window free is not counted, even when they must have run. And windows are
 narrow all over where a plan is at its budget all over.
@@ -67,7 +68,8 @@ def loosened(
     step = _Footprint(program, batch, order)
     variables = _variables_in_turn(program, batch, order)
     tries = [(share, 0) for share in ALL_OVER if _is_roomy(timeline, ceiling)]
-    tries += [(share, step.last_above(int(most * share)) + 1) for share in AFTER_THE_PEAK]
+    if not ceiling.walled:
+        tries += [(share, step.last_above(int(most * share)) + 1) for share in AFTER_THE_PEAK]
     for share, begin in tries:
         loose = _gated(program, order, step.waits(int(most * share), begin), variables)
         if keeps(program, batch, order, loose, timeline, ceiling):
@@ -78,7 +80,7 @@ def loosened(
 def _is_roomy(timeline: Timeline, ceiling: Ceiling) -> bool:
     if ceiling.limit is None:
         return False
-    return ceiling.walled or timeline.chunk_peak * (1 + ROOMY) <= ceiling.limit - ceiling.ahead
+    return timeline.chunk_peak * (1 + ROOMY) <= ceiling.limit - ceiling.ahead
 
 
 class _Footprint:

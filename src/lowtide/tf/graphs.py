@@ -34,7 +34,8 @@ def edges(node: Any) -> list[Tensor]:
 def in_order(nodes: Sequence[Any], rank: Mapping[str, int]) -> list[Any]:
     """The nodes sorted topologically, as close to `rank` as their edges allow.
 
-    A node without a rank (Grappler made it) goes just before the first of those that need it.
+    A node without a rank (Grappler made it) goes just before the first of those that need it. So does one whose rank is
+    higher: of equal constants Grappler keeps one, which may be the last, and nothing is to wait for that.
     """
     by_name = {node.name: node for node in nodes}
     needs = {node.name: {edge.node for edge in edges(node)} for node in nodes}
@@ -83,6 +84,6 @@ def _complete(
     last = float(len(rank))
     ranks: dict[str, float] = {}
     for name in reversed(topological):
-        known = rank.get(name)
-        ranks[name] = known if known is not None else min((ranks[u] for u in users[name]), default=last) - 0.5
+        needed = min((ranks[user] for user in users[name]), default=last) - 0.5
+        ranks[name] = min(rank.get(name, needed), needed)
     return ranks
