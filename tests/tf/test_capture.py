@@ -15,12 +15,13 @@ import lowtide
 from lowtide.errors import BadUse
 from lowtide.program import ITEM_BYTES, Dim, Op, Program, Source, verify
 from lowtide.simulate import forecast, simulate, tidy_order
-from lowtide.tf import compiled, metrics, operations
+from lowtide.tf import compat, compiled, metrics, operations
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import in_order
 from lowtide.tf.hooks import trains
 from lowtide.tf.patches import patched
 from lowtide.tf.phases import assigns
+from lowtide.tf.state import State
 from lowtide.tf.trace import Seen, capture_function, capture_model
 
 pytestmark = pytest.mark.tensorflow
@@ -651,3 +652,20 @@ def test_nothing_waits_for_the_last_of_equal_constants() -> None:
     graph_def.node.add(name="one", op="Const")
     rank = {"early": 0, "late": 1, "one": 2}
     assert [node.name for node in in_order(graph_def.node, rank)] == ["one", "early", "late"]
+
+
+def test_variables_that_share_their_memory_get_a_copy_each() -> None:
+    """As the slots of an optimizer do that is built while a function is traced."""
+    zeros = tf.zeros((64, 64))
+    one, other = tf.Variable(zeros), tf.Variable(zeros)
+
+    @tf.function
+    def step(x: Any) -> None:
+        one.assign_add(x)
+        other.assign_sub(x)
+
+    captured = capture_function(step, (tf.ones((64, 64)),), {})
+    assert compat.address_of(one.handle) == compat.address_of(other.handle)
+    State(captured).part()
+    assert compat.address_of(one.handle) != compat.address_of(other.handle)
+    assert np.array_equal(one, other)

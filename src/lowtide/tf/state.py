@@ -26,3 +26,19 @@ class State:
     def write(self, values: Sequence[Any]) -> None:
         for (handle, dtype), value in zip(self._variables, values, strict=True):
             tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value, dtype))
+
+    def part(self) -> None:
+        """Give variables that share their memory a copy each.
+
+        An optimizer's slots may be one tensor of zeros until their first update, and that would put the copies in the
+        middle of the free space of the first step.
+        """
+        taken: set[int] = set()
+        for handle, dtype in self._variables:
+            place = compat.address_of(handle)
+            if place in taken:
+                copy = tf.raw_ops.DeepCopy(x=tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype))
+                tf.raw_ops.AssignVariableOp(resource=handle, value=copy)
+                place = compat.address_of(handle)
+            if place is not None:
+                taken.add(place)
