@@ -22,10 +22,10 @@ unit: $(READY)
 	$(MAKE) --jobs=2 --output-sync=target unit-fit unit-tensorflow unit-others
 
 unit-fit: $(READY)
-	$(BIN)/pytest tests/tf/test_fi*.py
+	$(BIN)/pytest tests/tf/test_fit*.py
 
 unit-tensorflow: $(READY)
-	$(BIN)/pytest tests/tf --ignore-glob='*/test_fi*.py'
+	$(BIN)/pytest tests/tf --ignore-glob='*/test_fit*.py'
 
 unit-others: $(READY)
 	$(BIN)/pytest --ignore=tests/tf
