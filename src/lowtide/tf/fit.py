@@ -67,13 +67,14 @@ class Variant:
     crowded_above: int = 0
 
     def __post_init__(self) -> None:
-        self.expect(self.plan.timeline.chunk_resident if self.plan else 0)
+        self.expect()
 
-    def expect(self, in_use: int) -> None:
-        """Before a step, so much is in use on the device; and batches may be ready, and something small."""
+    def expect(self, in_use: int = 0) -> None:
+        """Before a step so much is in use on the device, or what the plan says; and batches may be ready."""
         if self.plan and is_all_there_is(self.plan.program.chunks, self.plan.budget):
             ahead = bytes_ahead(self.plan.program, self.plan.timeline.batch)
-            self.crowded_above = in_use + max(2 * ahead, int(CROWD * self.plan.budget))
+            beside = max(2 * ahead, int(CROWD * self.plan.budget))
+            self.crowded_above = max(in_use, self.plan.timeline.chunk_resident) + beside
 
     @property
     def is_crowded(self) -> bool:
@@ -123,11 +124,11 @@ class PlannedStep:
             self.variants.append(known)
         elif size > known.batch:
             known.batch, known.plan, known.call = self._planned(known.step, size)
-            known.expect(known.plan.timeline.chunk_resident)
+            known.expect()
         elif known.is_crowded:
             more = profile.device_bytes()["current"]
             known.batch, known.plan, known.call = self._planned(known.step, known.batch)
-            known.expect(max(more, known.plan.timeline.chunk_resident))
+            known.expect(more)
         else:
             return known
         self.plan = known.plan
