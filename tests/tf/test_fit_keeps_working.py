@@ -12,21 +12,19 @@ from tests.tf.fit_scenarios import COMPARED, OTHERS, optimizers_that_assign, pla
 
 pytestmark = pytest.mark.tensorflow
 
-_answers: dict[str, Any] = {}
-
-
-APART = (optimizers_that_assign, places_of_variables)
+APART = tuple(scenario.__name__ for scenario in (optimizers_that_assign, places_of_variables))
+TOGETHER = tuple(scenario.__name__ for scenario in (*COMPARED, *OTHERS) if scenario.__name__ not in APART)
+_answers: dict[tuple[str, ...], dict[str, Any]] = {}
 
 
 def found(name: str) -> Any:
     """What one of two processes found out about all its scenarios: models of before, which TensorFlow keeps a part of,
-    lie beside the steps."""
-    if name not in _answers:
-        apart = [scenario.__name__ for scenario in APART]
-        together = [s.__name__ for s in (*COMPARED, *OTHERS) if s.__name__ not in apart]
-        names = apart if name in apart else together
-        _answers.update(run_script(f"from tests.tf.fit_scenarios import main\nmain({names})\n"))
-    return _answers[name]
+    lie beside the steps. A process that failed is not run again."""
+    names = APART if name in APART else TOGETHER
+    if names not in _answers:
+        _answers[names] = {}
+        _answers[names] = run_script(f"from tests.tf.fit_scenarios import main\nmain({list(names)})\n")
+    return _answers[names][name]
 
 
 @pytest.mark.parametrize("name", [scenario.__name__ for scenario in (*COMPARED, OTHERS[0])])

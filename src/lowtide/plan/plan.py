@@ -98,7 +98,7 @@ def make_plan(
     best: Plan | None = None
     for attempt in range(ATTEMPTS):
         left = deadline - monotonic()
-        if (best or search.second_best[-1]) is not None and left < LAST_SHARE * seconds:
+        if (best or search.second_best) is not None and left < LAST_SHARE * seconds:
             break
         try:
             solution = search.planner.solve(search.target, max(1.0, left / 2), report, SETTLE)
@@ -109,7 +109,7 @@ def make_plan(
             best = plan
         if not search.retarget(attempt):
             break
-    return best or search.second_best[-1] or search.tightest(deadline, report)
+    return best or search.second_best or search.tightest(deadline, report)
 
 
 def spare_in(program: Program, batch: int, budget: int) -> int:
@@ -142,8 +142,8 @@ class _Search:
         problem = problem_of(program, size, self.order, costs)
         self.planner = Planner(problem)
         self.tried: dict[Schedule, None] = {}
-        # Of the plans that go through unless batches come late in a step: by how early, and by cost.
-        self.second_best: tuple[int, float, Plan | None] = (len(PIPELINES), 0.0, None)
+        self.second_best: Plan | None = None  # of those that go through unless batches come late in a step
+        self.second_rank = (len(PIPELINES), 0.0)  # how early they have to come for that one, and what it costs
         self.met, self.enough = False, 0  # was the target met as it was; bytes of the largest plan that fits
         self.limited = is_all_there_is(program.chunks, budget)
         self.spare = spare_in(program, size, budget)
@@ -197,8 +197,8 @@ class _Search:
                 return plan
             if monotonic() > late and smallest.schedule in tried:
                 break
-        if self.second_best[-1] is not None:
-            return self.second_best[-1]
+        if self.second_best is not None:
+            return self.second_best
         others = [schedule for schedule in self.tried if schedule not in set(tried)]
         raise self.infeasible(smallest, [*tried, *others[-ALSO_LOOKED_AT:], self.planner.problem.base])
 
@@ -232,7 +232,8 @@ class _Search:
         )  # fmt: skip
         if not found.beside:
             return plan
-        self.second_best = min(self.second_best, (found.beside, cost, plan), key=lambda found: found[:2])
+        if (found.beside, cost) < self.second_rank:
+            self.second_best, self.second_rank = plan, (found.beside, cost)
         return None
 
     def infeasible(self, tightest: Smallest, schedules: Sequence[Schedule]) -> Infeasible:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from lowtide.program import Chunk
 from lowtide.simulate import OutOfMemory, Steps, Timeline
-from lowtide.simulate.bfc import QUANTUM
+from lowtide.simulate.bfc import QUANTUM, rounded
 
 NEARLY_ALL = 0.98  # of a budget: what a limited allocator has in its regions at least, once it was grown
 TRIES, FEWEST_TRIES = 16, 3  # ways to set free space apart
@@ -98,7 +98,7 @@ def _ways(steps: Steps, chunks: Sequence[Chunk], ahead: int) -> Iterator[tuple[i
     free = max((chunk.bytes for chunk in chunks if not chunk.in_use), default=0) - sum(coming)
     weight: Counter[int] = Counter()
     for size in steps.alive_at_the_peak:
-        weight[-(-size // QUANTUM) * QUANTUM] += size
+        weight[rounded(size)] += size
     sizes = [size for size, _ in weight.most_common(LARGE_SIZES) if 0 < size < free]
     found = [free % size for size in sizes] + [free % size + size for size in sizes] + [free // n for n in (2, 4, 8)]
     for gap in dict.fromkeys(size // QUANTUM * QUANTUM for size in found):

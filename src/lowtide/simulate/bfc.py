@@ -85,7 +85,7 @@ class BfcAllocator:
         self.reserved = 0  # bytes of all regions
         self._largest_region = self.limit if largest_region is None else largest_region
         self._heap_below = heap_below
-        self._next_region = _rounded(min(self.limit, FIRST_REGION))
+        self._next_region = rounded(min(self.limit, FIRST_REGION))
         self._heap_end, self._mapped_start = QUANTUM, 1 << (_ADDRESS_BITS - 1)
         self._live: dict[int, tuple[int, int]] = {}  # address -> chunk bytes, requested bytes
         self._free: list[int] = []  # every free chunk, smallest first
@@ -124,7 +124,7 @@ class BfcAllocator:
         """A handle on a chunk of `requested` bytes or more; 0 for no bytes. Raises `OutOfMemory`."""
         if requested <= 0:
             return _nothing(requested)
-        size = _rounded(requested)
+        size = rounded(requested)
         fit = bisect_left(self._free, size << _ADDRESS_BITS)
         if fit == len(self._free):
             if not self._extend(size):
@@ -208,7 +208,7 @@ class BfcAllocator:
             doubled = True
         region = min(self._next_region, available)
         while region > self._largest_region:
-            smaller = _rounded(int(_float32(_float32(region) * _float32(BACK_PEDAL))))
+            smaller = rounded(int(_float32(_float32(region) * _float32(BACK_PEDAL))))
             if smaller < size or smaller == region:  # at equal, 2304 bytes, the real one asks for ever
                 return False
             region = smaller
@@ -230,7 +230,8 @@ class BfcAllocator:
         return start
 
 
-def _rounded(size: int) -> int:
+def rounded(size: int) -> int:
+    """The bytes of the smallest chunk that holds so many."""
     return (size + QUANTUM - 1) // QUANTUM * QUANTUM
 
 

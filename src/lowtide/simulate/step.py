@@ -11,7 +11,7 @@ from typing import NamedTuple
 from lowtide.errors import BadUse
 from lowtide.ops import is_branching
 from lowtide.program import Chunk, Program
-from lowtide.simulate.bfc import QUANTUM, OutOfMemory
+from lowtide.simulate.bfc import OutOfMemory, rounded
 from lowtide.simulate.buffers import ALWAYS, Trace
 from lowtide.simulate.categories import op_categories
 from lowtide.simulate.machine import programs_of, run
@@ -73,7 +73,7 @@ class Steps:
         """Free chunks to set apart for tensors larger than small change and of up to `size` bytes: one for each that is
         alive at once with others of its size. All of them then stay out of the space that larger ones need whole."""
         trace = self._habits[0][-1]
-        most = _most_alive_at_once(trace, lambda bytes_: _rounded(bytes_) if self._small < bytes_ <= size else 0)
+        most = _most_alive_at_once(trace, lambda bytes_: rounded(bytes_) if self._small < bytes_ <= size else 0)
         return tuple(gap for gap, count in sorted(most.items()) for _ in range(count))
 
     @cached_property
@@ -152,10 +152,6 @@ def _most_alive_at_once(trace: Trace, gap_of: Callable[[int], int]) -> dict[int,
             alive[gap] = alive.get(gap, 0) + (1 if allocated else -1)
             most[gap] = max(most.get(gap, 0), alive[gap])
     return most
-
-
-def _rounded(size: int) -> int:
-    return -(-size // QUANTUM) * QUANTUM
 
 
 class _Outcome(NamedTuple):

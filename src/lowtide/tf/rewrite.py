@@ -61,9 +61,7 @@ def _written_in_place(graph_def: GraphDef, program: Program) -> GraphDef:
     writers = {op.name for op in program.ops if op.kind == in_place.WRITE}
     if not any(in_place.writer_of(node.name) in writers for node in graph_def.node):
         return graph_def
-    result = GraphDef()
-    result.versions.CopyFrom(graph_def.versions)
-    result.library.CopyFrom(graph_def.library)
+    result = _without_nodes(graph_def)
     device = graph_def.node[0].device
     for name, number in ((in_place.BEGIN, 0), (in_place.STRIDE, 1)):
         constant = result.node.add(name=name, op="Const", device=device)
@@ -84,11 +82,16 @@ def _written_in_place(graph_def: GraphDef, program: Program) -> GraphDef:
     return result
 
 
-def _executed(graph_def: GraphDef, executions: Sequence[tuple[int, int]], loose: Loose | None) -> GraphDef:
-    """The nodes executed, (index, how often before), in this order and no other, or in the order that is left."""
+def _without_nodes(graph_def: GraphDef) -> GraphDef:
     result = GraphDef()
     result.versions.CopyFrom(graph_def.versions)
     result.library.CopyFrom(graph_def.library)
+    return result
+
+
+def _executed(graph_def: GraphDef, executions: Sequence[tuple[int, int]], loose: Loose | None) -> GraphDef:
+    """The nodes executed, (index, how often before), in this order and no other, or in the order that is left."""
+    result = _without_nodes(graph_def)
     latest: dict[str, str] = {}
     for index, again in executions:
         node = result.node.add()

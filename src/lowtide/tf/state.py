@@ -27,7 +27,7 @@ class State:
         for (handle, dtype), value in zip(self._variables, values, strict=True):
             tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value, dtype))
 
-    def part(self) -> None:
+    def unshare(self) -> None:
         """Give variables that share their memory a copy each.
 
         An optimizer's slots may be one tensor of zeros until their first update, and that would put the copies in the
