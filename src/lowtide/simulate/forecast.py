@@ -9,7 +9,7 @@ from lowtide.program import Note, Program
 from lowtide.simulate.bfc import OutOfMemory
 from lowtide.simulate.order import tidy_order
 from lowtide.simulate.plain import plain_range
-from lowtide.simulate.step import simulate
+from lowtide.simulate.step import Steps, simulate
 from lowtide.simulate.timeline import CATEGORIES, Buffer, Timeline
 
 LARGEST_BATCH = 1 << 20
@@ -68,8 +68,8 @@ def forecast(program: Program, batch: int | None = None, budget: int | None = No
         fixed = round(timeline.chunk_peak - per_sample * size)
     largest = None
     if budget is not None and per_sample is not None:
-        safe = int(budget * min(1.0, timeline.chunk_peak / plain.high))  # the plain run has to fit too
-        largest = largest_batch(program, safe, start=_guess(safe, fixed, per_sample))
+        safe = int(budget * min(1.0, timeline.chunk_peak / plain.high))
+        largest = _largest_in_both_orders(program, budget, _guess(safe, fixed, per_sample))
     return Forecast(
         timeline,
         plain.low,
@@ -95,13 +95,29 @@ def _guess(budget: int, fixed: int, per_sample: float) -> int:
     return min(LARGEST_BATCH, max(1, int((budget - fixed) / per_sample)))
 
 
+def _largest_in_both_orders(program: Program, budget: int, start: int) -> int:
+    """The largest batch that fits in the fixed order and, by the upper end of its range, in a plain run.
+
+    A range takes long to find, so few are looked at: each time the plain run needs more than there is, as much less is
+    allowed to the fixed order.
+    """
+    allowed = budget
+    while largest := largest_batch(program, allowed, start):
+        high = plain_range(program, largest).high
+        if high <= budget:
+            break
+        allowed = min(allowed * budget // high, allowed - 1)
+        start = max(1, largest * budget // high)
+    return largest
+
+
 def fits(program: Program, batch: int, budget: int) -> bool:
-    """Whether an allocator with `budget` bytes gets through the step at `batch`."""
+    """Whether the step at `batch` needs no more than `budget` bytes, and an allocator that has no more gets through."""
+    steps = Steps(program, batch, tidy_order(program, batch))
     try:
-        simulate(program, batch, tidy_order(program, batch), limit=budget)
+        return steps.timeline(budget).chunk_peak <= budget and steps.unlimited.chunk_peak <= budget
     except OutOfMemory:
         return False
-    return True
 
 
 def largest_batch(program: Program, budget: int, start: int = 1) -> int:
