@@ -666,6 +666,6 @@ def test_variables_that_share_their_memory_get_a_copy_each() -> None:
 
     captured = capture_function(step, (tf.ones((64, 64)),), {})
     assert compat.address_of(one.handle) == compat.address_of(other.handle)
-    State(captured).unshare()
+    State(captured).settle()
     assert compat.address_of(one.handle) != compat.address_of(other.handle)
     assert np.array_equal(one, other)

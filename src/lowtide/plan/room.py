@@ -93,6 +93,7 @@ def _ways(steps: Steps, chunks: Sequence[Chunk], ahead: int) -> Iterator[tuple[i
     over when the free space is cut into the step's large tensors, or parts of it."""
     batch = steps.program.argument_bytes(steps.batch)
     coming = tuple(size for size in batch for _ in range(ahead + 1 if ahead else 0))
+    coming += tuple(steps.elements_to_come(chunks)) if ahead else ()
     bases = ((*coming, *steps.gaps_up_to(max(batch))), coming, ()) if coming else ((),)
     yield from bases
     free = max((chunk.bytes for chunk in chunks if not chunk.in_use), default=0) - sum(coming)

@@ -9,13 +9,12 @@ from random import Random
 from lowtide.program import Program
 from lowtide.simulate.bfc import QUANTUM, BfcAllocator
 from lowtide.simulate.buffers import ALWAYS, Trace
+from lowtide.simulate.pipeline import Part, Pipeline
 from lowtide.simulate.timeline import Preparation
 
 NO_LIMIT = 1 << 44
 RESIDENT, ARGUMENT = -1, -2
 """First element of `Trace.maker` for what no op made."""
-SMALLEST_BATCH = 1024
-"""Bytes. Chunks of fewer may be anything."""
 
 
 class Peak:
@@ -51,7 +50,7 @@ class Replay:
         for buffer in _most_certain_first(program, first):
             self._handles[buffer] = self._claim(program, first.maker[buffer], self._sizes[buffer], claimable)
         self.untouched = sum(size * len(left) for size, left in claimable.items())
-        self._ready = _batches_like(first, claimable)
+        self.pipeline = Pipeline(self._allocator, _parts(program, first), claimable)
         self._place_constants()
         self.resident = self.prepared_peak = self._allocator.in_use
 
@@ -122,22 +121,27 @@ class Replay:
 
     def steps_beside_a_pipeline(self, traces: Sequence[Trace], ahead: int, early: float, random: Random) -> None:
         """Replay steps while batches come, at any moment of that first part of a step, until `ahead` are ready, or as
-        many as there are now; and something small with each step.
+        many as there are now; and something small with each step. The data may come to its end meanwhile.
 
         A batch is freed after its step, and the one that came first takes its place.
         """
-        allocate, free, ready = self._allocator.allocate, self._allocator.free, self._ready
-        ahead = max(ahead, len(ready))
+        allocate, free, pipeline = self._allocator.allocate, self._allocator.free, self.pipeline
+        ahead = max(ahead, len(pipeline.ready))
+        ends_in = random.randrange(2 * len(traces))
         small = 0
-        for trace in traces:
+        for number, trace in enumerate(traces):
             handles = self._handles_in(trace)
             batch = [buffer for buffer in range(trace.first) if trace.maker[buffer][0] == ARGUMENT]
             span = int(early * len(trace.log)) + 1
-            come = Counter(random.randrange(span) for _ in range(random.randint(0, ahead - len(ready))))
+            most = ahead - len(pipeline.ready) if number <= ends_in else 0
+            come = Counter(random.randrange(span) for _ in range(random.randint(0, most)))
+            end_at = random.randrange(max(come, default=0), len(trace.log) + 1) if number == ends_in else -1
             small_at = random.randrange(len(trace.log) + 1)
             for moment, (buffer, allocated) in enumerate((*trace.log, (-1, False))):
-                if moment in come:
-                    ready += [[allocate(trace.bytes[part]) for part in batch] for _ in range(come[moment])]
+                for _ in range(come.get(moment, 0)):
+                    pipeline.make_batch(random)
+                if moment == end_at:
+                    pipeline.end()
                 if moment == small_at:
                     free(small)
                     small = allocate(1)
@@ -147,8 +151,7 @@ class Replay:
                     free(handles[buffer])
             for part in batch:
                 free(handles[part])
-            following = ready.pop(0) if ready else [allocate(trace.bytes[part]) for part in batch]
-            for part, handle in zip(batch, following, strict=True):
+            for part, handle in zip(batch, pipeline.take_batch(), strict=True):
                 handles[part] = handle
             self._keep(trace, handles)
 
@@ -159,15 +162,11 @@ class Replay:
         self._handles = [handle for handle, stop in zip(handles, trace.stop, strict=True) if stop == ALWAYS]
 
 
-def _batches_like(first: Trace, claimable: dict[int, list[int]]) -> list[list[int]]:
-    """What lies on the device besides and is of the sizes of the step's batch: batches that a pipeline has ready."""
-    sizes = [first.bytes[buffer] for buffer in range(first.first) if first.maker[buffer][0] == ARGUMENT]
-    found: list[list[int]] = []
-    while max(sizes, default=0) >= SMALLEST_BATCH and all(
-        len(claimable.get(size, ())) >= count for size, count in Counter(sizes).items()
-    ):
-        found.append([claimable[size].pop() for size in sizes])
-    return found
+def _parts(program: Program, first: Trace) -> list[Part]:
+    """What a step is given anew: the tensors of a batch."""
+    arguments = [buffer for buffer in range(first.first) if first.maker[buffer][0] == ARGUMENT]
+    samples = (program.values[program.inputs[first.maker[buffer][1]]].bytes(1) for buffer in arguments)
+    return [Part(first.bytes[buffer], sample) for buffer, sample in zip(arguments, samples, strict=True)]
 
 
 def _most_certain_first(program: Program, first: Trace) -> list[int]:

@@ -107,6 +107,14 @@ class Steps:
                     return False
         return True
 
+    def elements_to_come(self, chunks: Sequence[Chunk]) -> list[int]:
+        """Bytes of each element that a pipeline makes for a batch, where the map shows that it holds such."""
+        program, limit = self._in(chunks)
+        try:
+            return Replay(program, self._habits[0][0], limit).pipeline.elements_to_come
+        except OutOfMemory:
+            return []
+
     def _in(self, chunks: Sequence[Chunk]) -> tuple[Program, int]:
         return replace(self.program, chunks=tuple(chunks)), sum(chunk.bytes for chunk in chunks)
 

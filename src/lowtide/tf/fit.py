@@ -161,7 +161,7 @@ class PlannedStep:
 def program_as_it_lies(step: Step) -> Program:
     """The step's Program with the allocator's map, and where its variables lie in it, as they are now."""
     gc.collect()  # what is garbage now would be freed in the middle of a step
-    State(step).unshare()
+    State(step).settle()
     program = step.program
     inside = program.inputs[len(program.inputs) - len(step.captured) :]
     outside = {value: tensor for value, (_, tensor) in zip(inside, step.captured, strict=True)}

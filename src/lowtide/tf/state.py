@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from lowtide.tf import compat
+from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
 
 
@@ -27,18 +28,28 @@ class State:
         for (handle, dtype), value in zip(self._variables, values, strict=True):
             tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value, dtype))
 
-    def unshare(self) -> None:
-        """Give variables that share their memory a copy each.
+    def settle(self) -> None:
+        """Give each variable memory of its own, and the device's.
 
-        An optimizer's slots may be one tensor of zeros until their first update, and that would put the copies in the
-        middle of the free space of the first step.
+        An optimizer's slots may be one tensor of zeros until their first update, and a variable that was set from an
+        array may be that array, outside the device: its first update would put the copy in the middle of the free space
+        of a step.
         """
         taken: set[int] = set()
+        chunks = sorted((chunk.address, chunk.bytes) for chunk in profile.chunks() or ())
         for handle, dtype in self._variables:
             place = compat.address_of(handle)
-            if place in taken:
+            if place is None:
+                continue
+            if place in taken or (chunks and not _holds(chunks, place)):
                 copy = tf.raw_ops.DeepCopy(x=tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype))
                 tf.raw_ops.AssignVariableOp(resource=handle, value=copy)
                 place = compat.address_of(handle)
             if place is not None:
                 taken.add(place)
+
+
+def _holds(chunks: Sequence[tuple[int, int]], place: int) -> bool:
+    """Whether a place is in one of these chunks, which are sorted by address."""
+    at = bisect.bisect_right(chunks, place, key=lambda chunk: chunk[0]) - 1
+    return at >= 0 and place < sum(chunks[at])
