@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 import lowtide
-from lowtide.tf import compat
+from lowtide.tf import compat, profile
 from lowtide.tf.fit import PlannedStep, install
 from lowtide.tf.rewrite import as_function, ordered_graph
 from lowtide.tf.trace import capture_function, capture_model
@@ -280,6 +280,21 @@ def places_of_variables() -> dict[str, Any]:
     return {"large": large, "moved": moved, "copied_on_read": copied}
 
 
+def weights_set_from_an_array() -> dict[str, Any]:
+    """TensorFlow copies an array and, where the copy happens to begin at a multiple of 64, a variable that is set from
+    it lies there, outside the device: a plan's variables are all on it."""
+    model = make_model()
+    kernel = model.layers[4].kernel
+    values = kernel.numpy()
+    on_device = lambda: compat.address_of(kernel.value.handle) in {c.address for c in profile.chunks() or ()}  # noqa: E731
+    for _ in range(500):
+        kernel.assign(values)
+        if not (before := on_device()):
+            break
+    planned(model)
+    return {"before": before, "after": on_device(), "same": bool(np.array_equal(values, kernel.numpy()))}
+
+
 def undoing() -> dict[str, Any]:
     """After `release`, or another `compile`, the model trains as TensorFlow would have it."""
     model = make_model()
@@ -349,6 +364,7 @@ OTHERS: tuple[Callable[[], Any], ...] = (
     a_budget_that_cannot_be_met,
     refusals,
     places_of_variables,
+    weights_set_from_an_array,
 )
 
 

@@ -59,6 +59,10 @@ def test_variables_that_are_assigned_stay_where_they_are_and_are_not_copied_when
     assert (places["moved"], places["copied_on_read"]) == (0, 0)
 
 
+def test_a_variable_that_was_set_from_an_array_gets_a_place_on_the_device_before_it_is_planned() -> None:
+    assert found("weights_set_from_an_array") == {"before": False, "after": True, "same": True}
+
+
 def test_a_step_may_return_nothing() -> None:
     assert found("nothing_returned") == {"returned": [None] * 3, "total": 48.0}
 

@@ -32,8 +32,8 @@ class State:
         """Give each variable memory of its own, and the device's.
 
         An optimizer's slots may be one tensor of zeros until their first update, and a variable that was set from an
-        array may be that array, outside the device: its first update would put the copy in the middle of the free space
-        of a step.
+        array may lie where TensorFlow copied the array to, outside the device: the first update would put a copy in the
+        middle of the free space of a step.
         """
         taken: set[int] = set()
         chunks = sorted((chunk.address, chunk.bytes) for chunk in profile.chunks() or ())
