@@ -168,15 +168,15 @@ def fit_within(model: Any, budget: str | int, batch_size: int = 32, data: Any = 
     return step.plan
 
 
-def _planning(budget: str | int, seconds: float) -> Callable[[Program, int], Plan]:
+def _planning(budget: str | int, seconds: float) -> Callable[[Program, int, int], Plan]:
     """How to plan for a budget. A percentage is of what plain TensorFlow needs for the first step that is planned."""
     parse_size(budget, of=100)  # one that is none is refused before anything is done
     limits: list[int] = []
 
-    def make(program: Program, batch: int) -> Plan:
+    def make(program: Program, batch: int, ahead: int) -> Plan:
         if not limits:
             limits.append(_bytes_of(budget, program, batch))
-        return make_plan_aside(program, limits[0], batch, seconds)
+        return make_plan_aside(program, limits[0], batch, seconds, ahead)
 
     return make
 

@@ -86,6 +86,17 @@ def test_batches_that_come_in_the_middle_of_a_step_have_a_place_of_their_own() -
     assert not steps.goes_beside_a_pipeline(region(size), (), 2, 1.0)
 
 
+def test_a_step_that_has_run_goes_on_unless_something_has_taken_its_room() -> None:
+    program = step_of_layers(8)
+    steps, size = Steps(program, 4), 2 * simulate(program, 4).chunk_peak
+    used, free = region(size)
+    assert steps.goes_on_beside_a_pipeline((used, free), 0, 1.0)
+    piece = MIB // 2
+    pieces = [Chunk(free.address + at * piece, piece - 256, 0, False) for at in range(free.bytes // piece)]
+    walls = [Chunk(one.address + one.bytes, 256, 1, True) for one in pieces]
+    assert not steps.goes_on_beside_a_pipeline(sorted((used, *pieces, *walls)), 0, 1.0)
+
+
 def test_chunks_may_add_up_to_all_there_is_as_long_as_every_request_finds_one() -> None:
     """The last of seven tensors of 1 MiB in 7.5 gets one and a half: a chunk is not split below twice the request."""
     program = step_of_layers(4)

@@ -14,19 +14,20 @@ import tempfile
 from pathlib import Path
 
 from lowtide.errors import Infeasible, LowtideError
-from lowtide.plan.plan import Plan, make_plan
+from lowtide.plan.plan import BATCHES_AHEAD, Plan, make_plan
 from lowtide.plan.store import load_plan, save_plan
 from lowtide.program import Program, load_program, save_program
 
 PROGRAM, REQUEST, PLAN, INFEASIBLE = "program.lowtide", "request.json", "plan.lowtide", "infeasible.json"
 
 
-def make_plan_aside(program: Program, budget: int, batch: int, seconds: float) -> Plan:
+def make_plan_aside(program: Program, budget: int, batch: int, seconds: float, ahead: int = BATCHES_AHEAD) -> Plan:
     """As `make_plan`, for callers that have TensorFlow loaded."""
     with tempfile.TemporaryDirectory(prefix="lowtide-plan-") as name:
         folder = Path(name)
         save_program(program, folder / PROGRAM)
-        (folder / REQUEST).write_text(json.dumps({"budget": budget, "batch": batch, "seconds": seconds}))
+        request = {"budget": budget, "batch": batch, "seconds": seconds, "ahead": ahead}
+        (folder / REQUEST).write_text(json.dumps(request))
         command = [sys.executable, "-m", "lowtide.plan.aside", name]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if (folder / INFEASIBLE).exists():

@@ -87,14 +87,16 @@ def make_plan(
     seconds: float = 20.0,
     report: Report = silent,
     costs: Costs = op_seconds,
+    ahead: int = BATCHES_AHEAD,
 ) -> Plan:
     """The cheapest plan found whose chunks stay within `budget`, residents included; `Infeasible` if there is none.
 
     `seconds` is a limit: the search ends before that when it no longer improves, and then it is the same every time.
+    `ahead` batches may come to lie beside the step.
     """
     size = program.batch if batch is None else batch
     deadline = monotonic() + seconds
-    search = _Search(written_in_place(program), size, budget, costs)
+    search = _Search(written_in_place(program), size, budget, costs, ahead)
     best: Plan | None = None
     for attempt in range(ATTEMPTS):
         left = deadline - monotonic()
@@ -134,8 +136,8 @@ def budget_for(program: Program, batch: int, peak: int) -> int:
 class _Search:
     """One step, one batch, one budget: what a plan has to fit, and what a schedule comes to."""
 
-    def __init__(self, program: Program, size: int, budget: int, costs: Costs) -> None:
-        self.program, self.size, self.budget = program, size, budget
+    def __init__(self, program: Program, size: int, budget: int, costs: Costs, ahead: int) -> None:
+        self.program, self.size, self.budget, self.ahead = program, size, budget, ahead
         self.order = tidy_order(program, size)
         self.before = simulate(program, size, self.order)
         self.account = Account(program, size, self.order, self.before)
@@ -222,7 +224,7 @@ class _Search:
         self.unlimited = steps.unlimited.chunk_peak
         found: Fit | None = Fit(steps.unlimited, 0)
         if self.limited:
-            found = fit_within(steps, planned.chunks or (), BATCHES_AHEAD)
+            found = fit_within(steps, planned.chunks or (), self.ahead)
         if found is None:
             return None
         base, timeline = self.planner.base.cost, found.timeline
@@ -245,7 +247,7 @@ class _Search:
         smallest = budget_for(self.program, self.size, timelines[best].chunk_peak)
         if self.limited:
             few = [plans[i] for i in (best, *next_best[: OF_THOSE - 1])]
-            smallest = smallest_region(few, BATCHES_AHEAD, self.budget, max(smallest, self.budget + 1))
+            smallest = smallest_region(few, self.ahead, self.budget, max(smallest, self.budget + 1))
         room = timelines[best].chunk_peak * self.budget // smallest  # with as much to spare as the smallest budget has
         offered = ", ".join(offers(plans[best].program, timelines[best], room))
         return Infeasible(

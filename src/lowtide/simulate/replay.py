@@ -32,10 +32,10 @@ class Replay:
 
     It resumes the device's own allocator where its map is known; the residents are then the chunks of their sizes,
     and `untouched` are the requested bytes that nobody claims. Otherwise, or under a limit that the map does not
-    fit, it starts empty.
+    fit, it starts empty. Where the step `has_run` on it, its constants are there too.
     """
 
-    def __init__(self, program: Program, first: Trace, limit: int | None = None) -> None:
+    def __init__(self, program: Program, first: Trace, limit: int | None = None, has_run: bool = False) -> None:
         chunks = program.chunks or ()
         if limit is not None and sum(chunk.bytes for chunk in chunks) > limit:
             chunks = ()
@@ -49,6 +49,10 @@ class Replay:
         self._constants = [b for b in range(first.first) if first.maker[b][0] >= 0]
         for buffer in _most_certain_first(program, first):
             self._handles[buffer] = self._claim(program, first.maker[buffer], self._sizes[buffer], claimable)
+        there = claimable if has_run else {}
+        for buffer in self._constants:
+            same = there.get(self._sizes[buffer])
+            self._handles[buffer] = same.pop() if same else 0
         self.untouched = sum(size * len(left) for size, left in claimable.items())
         self.pipeline = Pipeline(self._allocator, _parts(program, first), claimable)
         self._place_constants()
@@ -69,13 +73,14 @@ class Replay:
     def _place_constants(self) -> None:
         """They come with the first run of the step."""
         for buffer in self._constants:
-            self._handles[buffer] = self._allocator.allocate(self._sizes[buffer])
+            self._handles[buffer] = self._handles[buffer] or self._allocator.allocate(self._sizes[buffer])
 
     def prepare(self, preparation: Preparation) -> Preparation:
         """Do what `preparation` says, growing no further than the limit allows; returns what was done."""
         allocator = self._allocator
         for buffer in self._constants:
             allocator.free(self._handles[buffer])
+            self._handles[buffer] = 0
         holes = allocator.free_chunks[:-1] if preparation.side_by_side else []
         stopped = [allocator.allocate(size) for size in holes]
         gaps = []

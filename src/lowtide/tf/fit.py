@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from lowtide.errors import BadUse, Infeasible, NotCapturable
 from lowtide.plan import Plan
-from lowtide.plan.plan import bytes_ahead
-from lowtide.plan.room import is_all_there_is
+from lowtide.plan.plan import BATCHES_AHEAD
+from lowtide.plan.room import PIPELINES, is_all_there_is
 from lowtide.program import Program
+from lowtide.simulate import Steps
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
 from lowtide.tf.hooks import iterated
@@ -23,10 +24,12 @@ from lowtide.tf.rewrite import as_function, planned_graph
 from lowtide.tf.state import State
 from lowtide.tf.trace import Seen, batch_of, capture_function, capture_model, flat_tensors
 
-CROWD = 0.02  # of the budget: so much more beside a step, and it is planned anew
+CROWD = 0.02  # of the budget: so much more beside a step, and its plan is not trusted any longer
+LOOK_AGAIN = 0.0003  # of the budget: so much more, and it is looked at again
+MOST_AHEAD = 64  # batches that room is made for
 
-MakePlan = Callable[[Program, int], Plan]
-"""(the step, a batch) -> its plan."""
+MakePlan = Callable[[Program, int, int], Plan]
+"""(the step, a batch, how many batches may come to lie beside it) -> its plan."""
 
 Planned = tuple[int, Plan, Callable[..., list[Any]]]
 """The largest batch that the plan is for, the plan, and the step that runs so."""
@@ -64,22 +67,33 @@ class Variant:
     batch: int
     plan: Plan
     call: Callable[..., list[Any]]
-    crowded_above: int = 0
+    looked_at: int = field(default=0, init=False)  # in use before a step: with no more, the plan does; 0: whatever is
+    at_first: int = field(default=0, init=False)  # in use when it was planned first
+    _steps: Steps | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.expect()
 
-    def expect(self, in_use: int = 0) -> None:
-        """Before a step so much is in use on the device, or what the plan says; and batches may be ready."""
-        if self.plan and is_all_there_is(self.plan.program.chunks, self.plan.budget):
-            ahead = bytes_ahead(self.plan.program, self.plan.timeline.batch)
-            beside = max(2 * ahead, int(CROWD * self.plan.budget))
-            self.crowded_above = max(in_use, self.plan.timeline.chunk_resident) + beside
-
     @property
-    def is_crowded(self) -> bool:
-        """Whether much more lies beside the step than when it was planned, on an allocator that cannot grow."""
-        return bool(self.crowded_above) and profile.device_bytes()["current"] > self.crowded_above
+    def batch_bytes(self) -> int:
+        return sum(self.plan.program.argument_bytes(self.plan.timeline.batch))
+
+    def expect(self) -> None:
+        """Before a step so much is in use on the device as the plan says."""
+        self.looked_at, self._steps = 0, None
+        if self.plan and is_all_there_is(self.plan.program.chunks, self.plan.budget):
+            self.looked_at = self.plan.timeline.chunk_resident
+            self.at_first = self.at_first or self.looked_at
+
+    def is_crowded(self, in_use: int) -> bool:
+        """Whether more lies beside the step than when it was planned, on an allocator that cannot grow, and it would
+        not go on with that. It is looked at again when still more does."""
+        if in_use <= self.looked_at:
+            return False
+        self.looked_at = in_use + max(self.batch_bytes // 2, int(LOOK_AGAIN * self.plan.budget))
+        self._steps = self._steps or Steps(self.plan.program, self.plan.timeline.batch)
+        fewer, early = PIPELINES[0]
+        return not self._steps.goes_on_beside_a_pipeline(profile.chunks() or (), BATCHES_AHEAD - fewer, early)
 
     def takes(self, kind: _Kind, tensors: Sequence[Any]) -> bool:
         """Whether it was traced for such data. A step that knows its batch by number takes that batch only."""
@@ -123,16 +137,33 @@ class PlannedStep:
             known = Variant(kind, step, _shapes(step), *(self._alike(step, size) or self._planned(step, size)))
             self.variants.append(known)
         elif size > known.batch:
-            known.batch, known.plan, known.call = self._planned(known.step, size)
-            known.expect()
-        elif known.is_crowded:
-            more = profile.device_bytes()["current"]
-            known.batch, known.plan, known.call = self._planned(known.step, known.batch)
-            known.expect(more)
+            self._plan_anew(known, size)
+        elif known.looked_at and known.is_crowded(in_use := profile.device_bytes()["current"]):
+            self._make_room(known, in_use)
         else:
             return known
         self.plan = known.plan
         return known
+
+    def _plan_anew(self, known: Variant, batch: int, ahead: int = BATCHES_AHEAD) -> None:
+        known.batch, known.plan, known.call = self._planned(known.step, batch, ahead)
+        known.expect()
+
+    def _make_room(self, known: Variant, in_use: int) -> None:
+        """Plan again beside what has come, and with room for as much again, since it may go on coming; or without. As
+        long as it is little and no plan is found, the one there is may still do."""
+        grown, much = in_use - known.at_first, int(CROWD * known.plan.budget)
+        as_batches = min(MOST_AHEAD, -(-grown // max(1, known.batch_bytes)))
+        refused: Infeasible | None = None
+        for more in (as_batches, 0):
+            try:
+                return self._plan_anew(known, known.batch, BATCHES_AHEAD + more)
+            except Infeasible as error:
+                refused = error
+        if refused is not None and grown > much:
+            raise refused
+        known.looked_at = known.at_first + much
+        return None
 
     def _alike(self, step: Step, batch: int) -> Planned | None:
         """Where only a number from Python is another, the ops are the same, and so is the plan."""
@@ -142,10 +173,10 @@ class PlannedStep:
                 return known.batch, known.plan, as_function(step, planned_graph(step.graph_def, known.plan))
         return None
 
-    def _planned(self, step: Step, batch: int) -> Planned:
+    def _planned(self, step: Step, batch: int, ahead: int = BATCHES_AHEAD) -> Planned:
         """Planned for the allocator as it is now."""
         try:
-            plan = self._make(program_as_it_lies(step), batch)
+            plan = self._make(program_as_it_lies(step), batch, ahead)
         except Infeasible as error:
             if not self.variants:
                 raise
