@@ -50,3 +50,8 @@ def test_there_are_at_most_twenty_public_names_and_each_resolves() -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'lowtide' has no attribute 'manager'"):
         lowtide.manager  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["lowtide.plan.save_plan", "lowtide.keras.MemoryCallback"])
+def test_parts_are_there_without_an_import_of_their_own(name: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import lowtide; {name}"], capture_output=True, check=True)

@@ -44,9 +44,15 @@ __all__ = [
 ]
 
 
+_PARTS = ("keras", "plan")
+"""Modules of which more than one name is for users."""
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
+    if name in _PARTS:
+        return import_module(f"lowtide.{name}")
     raise AttributeError(f"module 'lowtide' has no attribute {name!r}")
 
 

@@ -23,6 +23,13 @@ def test_a_family_fails_on_its_problems_only() -> None:
     assert not broken("leak", "tensors-kept", good=True)
 
 
+def test_any_retracing_is_retracing() -> None:
+    run = EXAMPLES["retrace-by-value"].bad
+    advice = [replace(finding, severity="advice") for finding in diagnose(run)]
+    assert parse_limits("retrace").broken(run, advice)
+    assert not parse_limits("leak,problem").broken(run, advice)
+
+
 def test_advice_fails_only_when_named() -> None:
     assert not broken("step,problem", "activations-rule")
     assert broken("activations-rule", "activations-rule")

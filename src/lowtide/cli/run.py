@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    limits = parse_limits(options.fail_on) if options.fail_on else None
+    limits = parse_limits(options.fail_on) if options.fail_on is not None else None
     console = Console(stderr=True)
     with _output_aside() if options.json else nullcontext(), LiveLine(console) as line:
         ended = run_target(
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(recording_json(ended.recording, listed), indent=2))
     broken = limits.broken(ended.recording, findings) if limits else []
     for line_of_it in broken:
-        console.print(f"lowtide: --fail-on: {line_of_it}", markup=False, highlight=False)
+        console.print(f"lowtide: --fail-on: {line_of_it}", markup=False, highlight=False, soft_wrap=True)
     return FAILED if broken else ended.code
 
 

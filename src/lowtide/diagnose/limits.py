@@ -14,6 +14,8 @@ from lowtide.record.views import device_peak, host_peak
 from lowtide.units import format_size, parse_size
 
 FAMILIES = tuple(dict.fromkeys(rule.family for rule in RULES))
+WHATEVER_ITS_BYTES = frozenset({"retrace"})
+"""Families of which even advice is not wanted by those who ask: a step that is traced anew is slow, however small."""
 _ABOVE = re.compile(r"(peak|device|host)\s*>\s*(.+)")
 _EXPECTED = f"a rule's id, {', '.join(FAMILIES)}, problem, or a limit such as peak>2GiB, device>2GiB, host>8GiB"
 
@@ -50,10 +52,11 @@ def parse_limits(text: str) -> Limits:
 
 
 def _is_named(finding: Finding, names: Sequence[str]) -> bool:
-    """A family or an id means its problems; an id may be of advice."""
-    if finding.id in names:
+    """A family means its problems, and where each finding of it is one for CI, advice too; an id may be of advice."""
+    family = BY_ID[finding.id].family
+    if finding.id in names or (family in names and family in WHATEVER_ITS_BYTES):
         return True
-    return finding.severity == "problem" and ("problem" in names or BY_ID[finding.id].family in names)
+    return finding.severity == "problem" and ("problem" in names or family in names)
 
 
 def _named(finding: Finding) -> str:
