@@ -250,7 +250,9 @@ def plan_target(
     """
     from lowtide.tf.child import capture_target
 
-    program = capture_target(target, arguments).program
+    captured = capture_target(target, arguments)
+    captured.require_order()
+    program = captured.program
     plain = plain_range(program, program.batch)
     limit = _bytes_of(budget, program, program.batch)
     _check_limit(budget, limit)

@@ -143,3 +143,12 @@ def test_a_script_whose_step_cannot_be_planned_ends_with_one_line_and_2(
     said = [line for line in done.stderr.splitlines() if line.startswith("lowtide")]
     assert len(said) == 1, done.stderr
     assert words in said[0]
+
+
+@pytest.mark.parametrize("way", ["jit_compile=True", "run_eagerly=True"])
+def test_plan_refuses_what_fit_would(tmp_path: Path, way: str) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(COMPILED.replace("jit_compile=True", way))
+    done = lowtide("plan", "--budget", "64MiB", str(path))
+    assert done.returncode == 2
+    assert way in done.stderr.splitlines()[-1]

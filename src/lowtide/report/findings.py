@@ -26,7 +26,7 @@ STYLES = {"problem": "bold red", "advice": "bold yellow"}
 def findings_view(findings: Sequence[Mapping[str, Any]], unjudged: str = "", file: str = "FILE") -> RenderableType:
     """The findings section of `lowtide run` and `lowtide report`.
 
-    `unjudged` says why it means nothing when there are none; `file` is the recording.
+    `unjudged` says what it does not mean when there are none; `file` is the recording.
     """
     return Group(*_parts(findings, unjudged, file))
 
@@ -59,7 +59,7 @@ def _size(size: int | None) -> str:
 
 def _parts(findings: Sequence[Mapping[str, Any]], unjudged: str, file: str) -> Iterator[RenderableType]:
     if not findings:
-        held = f"none, but nothing can be judged: {unjudged}" if unjudged else NONE
+        held = f"none, but {unjudged}" if unjudged else NONE
         yield Text("Findings ", style="bold").append(held, "")
         return
     yield Text("Findings", style="bold")

@@ -35,13 +35,13 @@ def outcome_words(outcome: Outcome) -> str:
 
 
 def unjudged_words(recording: Recording) -> str:
-    """Why it means nothing that nothing was found; "" where it does mean something."""
+    """What it does not mean that nothing was found; "" where it means that there is nothing."""
+    seen = "one step was seen" if step_count(recording) else "no step was seen"
     if can_be_judged(recording):
-        return ""
+        return "" if step_count(recording) > 1 else f"growth cannot be judged: it is told from step to step, and {seen}"
     outcome = recording.outcome
     ended = "the recording ends" if outcome.how == "unknown" else outcome_words(outcome)
-    seen = "one step was" if step_count(recording) else "no step was"
-    return f"{ended} before it had repeated anything ({seen} seen)"
+    return f"nothing can be judged: {ended} before it had repeated anything ({seen})"
 
 
 _KINDS = {

@@ -36,12 +36,24 @@ class ScriptFailed(LowtideError):
     exit_code = 1
 
 
+RUN_EAGERLY = "run_eagerly=True"
+NO_GRAPH = f"the model is compiled with {RUN_EAGERLY} and has no graph to plan: compile it without"
+ORDERED_BY_XLA = "the step is compiled with jit_compile=True, and XLA keeps no order: compile it without"
+
+
 @dataclass(frozen=True)
 class Captured:
     """What the worker found: the step, and how the script runs it."""
 
     program: Program
     compiler: str
+
+    def require_order(self) -> None:
+        """A plan is an order of ops in a graph."""
+        if self.compiler:
+            raise BadUse(ORDERED_BY_XLA)
+        if any(note.what == RUN_EAGERLY for note in self.program.notes):
+            raise BadUse(NO_GRAPH)
 
 
 def capture_target(target: str, arguments: Sequence[str] = (), batch: int | None = None) -> Captured:

@@ -18,6 +18,7 @@ from lowtide.program import Program
 from lowtide.simulate import Steps
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
+from lowtide.tf.child import NO_GRAPH, ORDERED_BY_XLA
 from lowtide.tf.hooks import iterated
 from lowtide.tf.rehearse import needs_rehearsal, rehearse, why_not_twice
 from lowtide.tf.rewrite import as_function, planned_graph
@@ -238,9 +239,9 @@ def planned_model(model: Any, data: Any, make: MakePlan, batch: int, seen: Seen 
     if compat.replicas(model) > 1:
         raise BadUse("the model is distributed over several devices; a plan is for one: build it without a strategy")
     if model.run_eagerly:
-        raise BadUse("the model is compiled with run_eagerly=True and has no graph to plan: compile it without")
+        raise BadUse(NO_GRAPH)
     if model.jit_compile:
-        raise BadUse("the model is compiled with jit_compile=True, and XLA keeps no order: compile it without")
+        raise BadUse(ORDERED_BY_XLA)
     return _prepared(lambda example: capture_model(model, example, seen), make, data, batch)
 
 
@@ -249,7 +250,7 @@ def planned_function(
 ) -> PlannedStep:
     """A tf.function, planned for arguments like these. It is called with the pair (arguments, options)."""
     if compat.is_compiled_by_xla(function):
-        raise BadUse("the step is compiled with jit_compile=True, and XLA keeps no order: decorate it without")
+        raise BadUse(ORDERED_BY_XLA)
     return _prepared(lambda call: capture_function(function, call[0], call[1], seen), make, (arguments, options), None)
 
 

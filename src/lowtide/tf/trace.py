@@ -18,6 +18,7 @@ from lowtide.errors import BadUse, NotCapturable
 from lowtide.program import Note, Program, Source
 from lowtide.tf import compat
 from lowtide.tf.capture import Step, Trace, VariableFact, capture
+from lowtide.tf.child import RUN_EAGERLY
 from lowtide.tf.known import Known
 from lowtide.tf.labels import LayerNames
 from lowtide.tf.lines import probe_batches
@@ -79,7 +80,7 @@ def _asked(seen: Seen | None) -> tuple[int, ...]:
 
 def as_if_compiled(program: Program) -> Program:
     """The Program of a step that is run op by op: the same compiled, and a note that says so."""
-    eager = Note("run_eagerly=True", "assumed", 0, "the step is run op by op; this is it compiled")
+    eager = Note(RUN_EAGERLY, "assumed", 0, "the step is run op by op; this is it compiled")
     return replace(program, notes=(eager, *program.notes))
 
 
