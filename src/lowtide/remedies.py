@@ -56,8 +56,9 @@ def with_simulated_remedies(
     remedies = simulated_remedies(target, arguments, limit, _rows(recording)) or from_recording(recording)
     leaks = leak_remedies(findings)
     return [
-        with_remedies(finding, [*leaks, *remedies]) if finding.id == OUT_OF_MEMORY else finding for finding in findings
-    ]
+        with_remedies(finding, recording, [*leaks, *remedies]) if finding.id == OUT_OF_MEMORY else finding
+        for finding in findings
+    ]  # fmt: skip
 
 
 def remedies_of(program: Program, limit: int | None) -> list[Remedy]:

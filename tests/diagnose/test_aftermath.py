@@ -33,3 +33,11 @@ def test_what_a_script_caught_is_told_as_it_was_then() -> None:
     assert (found.id, found.source, found.bytes) == ("out-of-memory", at(3), 300 * MIB)
     assert found.title.endswith("while 300.0 MiB were in use; the script went on")
     assert found.holder == "256.0 MiB of tensors float32 (256, 1024) in batch (global of train.py)"
+
+
+def test_no_change_helps_against_a_request_that_is_more_than_there_is() -> None:
+    run = recording("x = tf.ones((1 << 20, 1 << 16))\n")
+    refusal = Refusal(run.run.machine.memory_bytes + MIB, "(1048576, 65536)", "float32", "Fill", "CPU:0", at(1), 5.0)
+    (found,) = diagnose(replace(run, outcome=Outcome("exception", 6.0, 1, out_of_memory=True, refusal=refusal)))
+    assert found.fix.startswith("what this line asks for is by itself more than the")
+    assert found.saving_bytes == refusal.requested_bytes

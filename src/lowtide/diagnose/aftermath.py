@@ -54,7 +54,7 @@ def explained(findings: Sequence[Finding], recording: Recording) -> list[Finding
     """
     leaks = leak_remedies(findings)
     return [
-        with_remedies(_blaming(finding, findings, recording), [*leaks, *from_recording(recording)])
+        with_remedies(_blaming(finding, findings, recording), recording, [*leaks, *from_recording(recording)])
         if finding.id == ID else finding
         for finding in findings
     ]  # fmt: skip
@@ -101,8 +101,13 @@ def _limit(recording: Recording) -> int | None:
     return next((device.limit_bytes for device in recording.run.machine.devices if device.limit_bytes), None)
 
 
-def with_remedies(finding: Finding, remedies: Sequence[Remedy]) -> Finding:
-    """The finding with the changes that save most."""
+def with_remedies(finding: Finding, recording: Recording, remedies: Sequence[Remedy]) -> Finding:
+    """The finding with the changes that save most; where the request alone is more than there is, none of them does."""
+    asked = recording.outcome.refusal.requested_bytes if recording.outcome.refusal else None
+    there_is = _limit(recording) or recording.run.machine.memory_bytes
+    if asked and asked > there_is:
+        fix = f"what this line asks for is by itself more than the {format_size(there_is)} there are: make it smaller"
+        return replace(finding, fix=f"{fix}, or in parts", saving_bytes=asked)
     best = sorted((r for r in remedies if r.saving_bytes > 0), key=lambda r: -r.saving_bytes)[:MOST]
     if not best:
         return replace(finding, fix="find what fills the memory in the lines above, and make less of it")
