@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from lowtide.record.host import give_back_free_heap
 from lowtide.tf import compat_watch, residents
 from lowtide.tf.choice import STRETCH, WARM, Choice
 from lowtide.tf.detail import Begun, EagerOps, Frame, Naming, make_detail
@@ -178,6 +179,7 @@ class Window:
             return False
         self._stack.enter_context(self._watch.quiet())
         owner.steps.called.clear()
+        give_back_free_heap()  # the highest RSS of a run is that of a window: it has the profile's bytes as well
         known = residents.addresses(residents.living(), owner.births, owner.layers())
         unseen = owner.unseen()
         self._session = compat_watch.start_profile()
@@ -221,4 +223,5 @@ class Window:
         for site in detail.sites:
             self._watch.keep(site.source)
         self._watch.writer.add_detail(detail)
+        give_back_free_heap()
         return detail
