@@ -287,8 +287,10 @@ def weights_set_from_an_array() -> dict[str, Any]:
     kernel = model.layers[4].kernel
     values = kernel.numpy()
     on_device = lambda: compat.address_of(kernel.value.handle) in {c.address for c in profile.chunks() or ()}  # noqa: E731
+    copies = []
     for _ in range(500):
-        kernel.assign(values)
+        copies.append(values.copy())  # kept, so that each is somewhere else
+        kernel.assign(copies[-1])
         if not (before := on_device()):
             break
     planned(model)

@@ -13,20 +13,18 @@ import tensorflow as tf
 from lowtide.errors import BadUse, Infeasible, NotCapturable
 from lowtide.plan import Plan
 from lowtide.plan.plan import BATCHES_AHEAD
-from lowtide.plan.room import PIPELINES, is_all_there_is
 from lowtide.program import Program
-from lowtide.simulate import Steps
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
 from lowtide.tf.child import NO_GRAPH, ORDERED_BY_XLA
 from lowtide.tf.hooks import iterated
 from lowtide.tf.rehearse import needs_rehearsal, rehearse, why_not_twice
 from lowtide.tf.rewrite import as_function, planned_graph
+from lowtide.tf.room import Room
 from lowtide.tf.state import State
 from lowtide.tf.trace import Seen, batch_of, capture_function, capture_model, flat_tensors
 
 CROWD = 0.02  # of the budget: so much more beside a step, and its plan is not trusted any longer
-LOOK_AGAIN = 0.0003  # of the budget: so much more, and it is looked at again
 MOST_AHEAD = 64  # batches that room is made for
 
 MakePlan = Callable[[Program, int, int], Plan]
@@ -68,33 +66,16 @@ class Variant:
     batch: int
     plan: Plan
     call: Callable[..., list[Any]]
-    looked_at: int = field(default=0, init=False)  # in use before a step: with no more, the plan does; 0: whatever is
-    at_first: int = field(default=0, init=False)  # in use when it was planned first
-    _steps: Steps | None = field(default=None, init=False)
+    room: Room | None = field(init=False)
+    at_first: int = field(init=False)  # in use before the step when it was planned first
 
     def __post_init__(self) -> None:
-        self.expect()
+        self.room = Room.of(self.plan)
+        self.at_first = self.plan.timeline.chunk_resident if self.room else 0
 
-    @property
-    def batch_bytes(self) -> int:
-        return sum(self.plan.program.argument_bytes(self.plan.timeline.batch))
-
-    def expect(self) -> None:
-        """Before a step so much is in use on the device as the plan says."""
-        self.looked_at, self._steps = 0, None
-        if self.plan and is_all_there_is(self.plan.program.chunks, self.plan.budget):
-            self.looked_at = self.plan.timeline.chunk_resident
-            self.at_first = self.at_first or self.looked_at
-
-    def is_crowded(self, in_use: int) -> bool:
-        """Whether more lies beside the step than when it was planned, on an allocator that cannot grow, and it would
-        not go on with that. It is looked at again when still more does."""
-        if in_use <= self.looked_at:
-            return False
-        self.looked_at = in_use + max(self.batch_bytes // 2, int(LOOK_AGAIN * self.plan.budget))
-        self._steps = self._steps or Steps(self.plan.program, self.plan.timeline.batch)
-        fewer, early = PIPELINES[0]
-        return not self._steps.goes_on_beside_a_pipeline(profile.chunks() or (), BATCHES_AHEAD - fewer, early)
+    def replan(self, batch: int, plan: Plan, call: Callable[..., list[Any]]) -> None:
+        self.batch, self.plan, self.call = batch, plan, call
+        self.room = Room.of(plan)
 
     def takes(self, kind: _Kind, tensors: Sequence[Any]) -> bool:
         """Whether it was traced for such data. A step that knows its batch by number takes that batch only."""
@@ -138,32 +119,27 @@ class PlannedStep:
             known = Variant(kind, step, _shapes(step), *(self._alike(step, size) or self._planned(step, size)))
             self.variants.append(known)
         elif size > known.batch:
-            self._plan_anew(known, size)
-        elif known.looked_at and known.is_crowded(in_use := profile.device_bytes()["current"]):
-            self._make_room(known, in_use)
+            known.replan(*self._planned(known.step, size))
+        elif known.room and known.room.would_not_do(in_use := profile.device_bytes()["current"]):
+            self._make_room(known, known.room, in_use)
         else:
             return known
         self.plan = known.plan
         return known
 
-    def _plan_anew(self, known: Variant, batch: int, ahead: int = BATCHES_AHEAD) -> None:
-        known.batch, known.plan, known.call = self._planned(known.step, batch, ahead)
-        known.expect()
-
-    def _make_room(self, known: Variant, in_use: int) -> None:
+    def _make_room(self, known: Variant, room: Room, in_use: int) -> None:
         """Plan again beside what has come, and with room for as much again, since it may go on coming; or without. As
         long as it is little and no plan is found, the one there is may still do."""
-        grown, much = in_use - known.at_first, int(CROWD * known.plan.budget)
-        as_batches = min(MOST_AHEAD, -(-grown // max(1, known.batch_bytes)))
+        grown, much = max(0, in_use - known.at_first), int(CROWD * known.plan.budget)
         refused: Infeasible | None = None
-        for more in (as_batches, 0):
+        for more in dict.fromkeys((min(MOST_AHEAD, room.in_batches(grown)), 0)):
             try:
-                return self._plan_anew(known, known.batch, BATCHES_AHEAD + more)
+                return known.replan(*self._planned(known.step, known.batch, BATCHES_AHEAD + more))
             except Infeasible as error:
                 refused = error
         if refused is not None and grown > much:
             raise refused
-        known.looked_at = known.at_first + much
+        room.trust_up_to(known.at_first + much)
         return None
 
     def _alike(self, step: Step, batch: int) -> Planned | None:
