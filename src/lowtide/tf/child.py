@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ from typing import Any
 
 from lowtide.errors import BadUse, LowtideError
 from lowtide.program import Program, load_program
+from lowtide.tf.signals import pass_on_interrupt, passed_on
 
 CONTROLLED = {
     # The CPU on the allocator GPUs use: it counts bytes, and refuses beyond a limit.
@@ -64,7 +64,12 @@ def capture_target(target: str, arguments: Sequence[str] = (), batch: int | None
     _require_taken(target, arguments)
     with tempfile.TemporaryDirectory(prefix="lowtide-") as folder:
         command, environment = _worker(folder, target, arguments, batches=() if batch is None else (batch,))
-        code = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+        child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+        try:
+            with passed_on(child):
+                code = child.wait()
+        finally:
+            child.kill()  # nothing to one that has ended
         return _read_answer(Path(folder), target, code)
 
 
@@ -88,16 +93,8 @@ def fit_target(
         limit = budget >> 20
         command, environment = _worker(name, target, arguments, budget=limit << 20, seconds=seconds)
         child = subprocess.Popen(command, env={**environment, LIMIT: str(limit)})
-        try:
-            while child.poll() is None and not (folder / "plan.json").exists():
-                time.sleep(0.02)
-            if (folder / "plan.json").exists():
-                on_plan(json.loads((folder / "plan.json").read_text()))
-                (folder / "go").touch()
-            code = child.wait()
-        except KeyboardInterrupt:
-            pass_on_interrupt(child)
-            code = child.wait()
+        with passed_on(child):
+            code = _let_it_go(child, folder, on_plan)
         if (folder / "answer.json").exists():
             answer = json.loads((folder / "answer.json").read_text())
             raise _error(answer["exit_code"], answer["error"])
@@ -105,6 +102,22 @@ def fit_target(
             hint = f", as TensorFlow may be where the allocator has no more; {LARGER}" if -code in _ABORTS else ""
             raise ScriptFailed(f"{target} was ended by {_cause(code)}{hint}")
         return code
+
+
+def _let_it_go(
+    child: subprocess.Popen[bytes], folder: Path, on_plan: Callable[[dict[str, Any]], None]
+) -> int:
+    """Show the plan when it is there, let the script train, and wait for its end."""
+    try:
+        while child.poll() is None and not (folder / "plan.json").exists():
+            time.sleep(0.02)
+        if (folder / "plan.json").exists():
+            on_plan(json.loads((folder / "plan.json").read_text()))
+            (folder / "go").touch()
+        return child.wait()
+    except KeyboardInterrupt:
+        pass_on_interrupt(child)
+        return child.wait()
 
 
 _ABORTS = (signal.SIGABRT, signal.SIGSEGV)
@@ -120,7 +133,7 @@ def _worker(
 ) -> tuple[list[str], dict[str, str]]:
     request = {
         "target": target, "arguments": list(arguments), "answer": folder, "budget": budget, "seconds": seconds,
-        "batches": list(batches),
+        "batches": list(batches), "parent": os.getpid(),
     }  # fmt: skip
     file = Path(folder) / "request.json"
     file.write_text(json.dumps(request))
@@ -132,13 +145,6 @@ def controlled_environment(folder: str) -> dict[str, str]:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={folder}/xla --xla_dump_hlo_as_text"
     own = {"XLA_FLAGS": flags.strip(), "TF_BFC_MEMORY_DUMP": f"{folder}/allocator"}
     return {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **CONTROLLED, **own}
-
-
-def pass_on_interrupt(child: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C is the script's affair. A terminal tells every process of its group, so one in ours has heard of it."""
-    with contextlib.suppress(ProcessLookupError):
-        if os.getpgid(child.pid) != os.getpgrp():
-            child.send_signal(signal.SIGINT)
 
 
 def environment_beside(folder: str) -> dict[str, str]:

@@ -19,13 +19,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from lowtide.errors import BadFile
 from lowtide.machine import oom_kills
 from lowtide.record import Outcome, Run, Sample, Writer, create_recording, finish_recording, load_recording
 from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, this_machine
 from lowtide.record.types import OUTSIDE
-from lowtide.tf.child import LIMIT, pass_on_interrupt
+from lowtide.tf.child import LIMIT
+from lowtide.tf.signals import pass_on_interrupt, passed_on
 from lowtide.tf.tracers import check_tracer
 from lowtide.tf.watch import FLUSH_SECONDS
 from lowtide.units import format_size
@@ -56,20 +58,28 @@ def run_target(
     began = time.time()
     environment = child_environment()
     create_recording(out, _run(target, began, host, environment))
-    with tempfile.TemporaryDirectory(prefix="lowtide-") as folder:
-        request = {
-            "target": target.name, "arguments": list(target.arguments), "module": target.module,
-            "recording": str(out.resolve()), "began": began, "detail_steps": detail_steps, "host": host,
-        }  # fmt: skip
-        file = Path(folder) / "request.json"
-        file.write_text(json.dumps(request))
-        kills = oom_kills()
-        child = subprocess.Popen([sys.executable, "-m", "lowtide.tf.watched", str(file)], env=environment)
-        writer = Writer(out)
+    request = {
+        "target": target.name, "arguments": list(target.arguments), "module": target.module,
+        "recording": str(out.resolve()), "began": began, "detail_steps": detail_steps, "host": host,
+        "parent": os.getpid(),
+    }  # fmt: skip
+    kills = oom_kills()
+    child = _start(request, environment)
+    writer = Writer(out)
+    with passed_on(child):
         last = _follow(child, writer, began, on_sample)
         code = child.wait()
     _conclude(out, writer, code, time.time() - began, last, kills)
     return code if code >= 0 else 1
+
+
+def _start(request: dict[str, Any], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """The watched child. Its request is in a file without a name, so that nothing is left of it whoever is killed."""
+    with tempfile.TemporaryFile("w+") as file:
+        json.dump(request, file)
+        file.seek(0)
+        command = [sys.executable, "-m", "lowtide.tf.watched", str(file.fileno())]
+        return subprocess.Popen(command, env=environment, pass_fds=[file.fileno()])
 
 
 def child_environment() -> dict[str, str]:

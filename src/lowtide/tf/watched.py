@@ -1,7 +1,8 @@
 """The child of `lowtide run`: the user's script as Python would run it, watched.
 
-Started as `python -m lowtide.tf.watched REQUEST`. TensorFlow is imported when the script imports it and not before: a
-script without it stays without it. Output, arguments, exit code, `atexit` and threads are the script's own.
+Started as `python -m lowtide.tf.watched FD`, an open file with the request. TensorFlow is imported when the script
+imports it and not before: a script without it stays without it. Output, arguments, exit code, `atexit` and threads are
+the script's own.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from lowtide.program import Source
 from lowtide.record import Outcome, Refusal, Writer
 from lowtide.tf.places import hide_our_frames, is_users_file
 from lowtide.tf.refusals import out_of_memory, refusal_of
+from lowtide.tf.signals import end_with
 from lowtide.tf.tracers import start_tracer
 from lowtide.tf.watch import Options, Watch
 
 
-def main(request_file: str) -> None:
-    request = json.loads(Path(request_file).read_text())
+def main(request_file: int) -> None:
+    with open(request_file) as file:
+        request = json.load(file)
+    end_with(request["parent"])
     writer = Writer(request["recording"])
     watch = Watch(writer, request["began"], Options(request["detail_steps"], request["host"]))
     stop_tracer = start_tracer(request["host"], watch)
@@ -167,4 +171,4 @@ def _line(trace: TracebackType | None) -> Source | None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(int(sys.argv[1]))

@@ -27,6 +27,7 @@ from lowtide.program import Program, save_program
 from lowtide.tf.child import LARGER
 from lowtide.tf.places import hide_our_frames
 from lowtide.tf.refusals import out_of_memory
+from lowtide.tf.signals import end_with
 from lowtide.units import format_size
 
 CAPTURED, SCRIPT_FAILED = 0, 1
@@ -34,6 +35,7 @@ CAPTURED, SCRIPT_FAILED = 0, 1
 
 def main(request_file: str) -> NoReturn:
     request = json.loads(Path(request_file).read_text())
+    end_with(request["parent"])
     folder = Path(request["answer"])
     if request["budget"] is not None:
         _fit(request, folder)

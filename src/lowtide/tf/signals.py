@@ -1,0 +1,60 @@
+"""A command and the child that runs the script: what is sent to the one reaches the other, and both end together."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+"""What schedulers, terminals and people send to a run. What it means is the script's affair."""
+_PR_SET_PDEATHSIG = 1
+
+
+@contextlib.contextmanager
+def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Whatever of `PASSED_ON` comes in here goes to the child, each time, and does nothing else.
+
+    What is ignored (`nohup`) stays so, for the child too, and a handler that the caller has set is left to the caller.
+    """
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        child.send_signal(number)
+
+    ours = threading.current_thread() is threading.main_thread()  # no other may set handlers
+    numbers = [getattr(signal, name) for name in PASSED_ON if ours and hasattr(signal, name)]
+    taken = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, pass_on)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def pass_on_interrupt(child: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C is the script's affair. A terminal tells every process of its group, so one in ours has heard of it."""
+    with contextlib.suppress(ProcessLookupError):
+        if os.getpgid(child.pid) != os.getpgrp():
+            child.send_signal(signal.SIGINT)
+
+
+def end_with(parent: int) -> None:
+    """Called first in a child: when the parent is killed, this process is sent SIGTERM. On Linux; else nothing."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    try:
+        os.kill(parent, 0)
+    except ProcessLookupError:  # it was killed before it could be asked for
+        signal.raise_signal(signal.SIGTERM)
+    except PermissionError:
+        pass

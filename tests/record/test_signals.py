@@ -1,0 +1,109 @@
+"""What is sent to `lowtide run` reaches the script, and a script does not outlive the command that runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lowtide.record import load_recording
+
+SAVES = """
+import os, signal, sys
+
+def save(number, frame):
+    print("saved", flush=True)
+    sys.exit(5)
+
+signal.signal(signal.SIGTERM, save)
+signal.signal(signal.SIGHUP, lambda *_: print("hup", flush=True))
+signal.signal(signal.SIGUSR1, lambda *_: print("one", flush=True))
+signal.signal(signal.SIGUSR2, lambda *_: print("two", flush=True))
+print(os.getpid(), flush=True)
+while True:
+    signal.pause()
+"""
+STUBBORN = """
+import signal, sys
+told = []
+
+def tell(number, frame):
+    told.append(number)
+    print("not yet" if len(told) < 3 else "well then", flush=True)
+    if len(told) == 3:
+        sys.exit(0)
+
+signal.signal(signal.SIGTERM, tell)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def started(folder: Path, script: str) -> subprocess.Popen[str]:
+    (folder / "script.py").write_text(script)
+    command = [sys.executable, "-m", "lowtide.cli.main", "run", "--out", "run.db", "script.py"]
+    own = {**os.environ, "TMPDIR": str(folder / "tmp")}
+    (folder / "tmp").mkdir()
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, env=own)
+
+
+def line_of(run: subprocess.Popen[str]) -> str:
+    assert run.stdout is not None
+    return run.stdout.readline().strip()
+
+
+def test_the_scripts_own_handlers_run_and_the_summary_follows(tmp_path: Path) -> None:
+    run = started(tmp_path, SAVES)
+    line_of(run)
+    for number, word in ((signal.SIGUSR1, "one"), (signal.SIGUSR2, "two"), (signal.SIGHUP, "hup")):
+        run.send_signal(number)
+        assert line_of(run) == word
+    run.send_signal(signal.SIGTERM)
+    out, err = run.communicate()
+    assert (out, run.returncode) == ("saved\n", 5)
+    assert "script.py exited with 5 after" in err
+    assert load_recording(tmp_path / "run.db").outcome.exit_code == 5
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_script_without_a_handler_ends_as_it_would(tmp_path: Path) -> None:
+    run = started(tmp_path, "import signal\nprint('ready', flush=True)\nsignal.pause()")
+    line_of(run)
+    run.send_signal(signal.SIGTERM)
+    _, err = run.communicate()
+    assert run.returncode == 1
+    assert "was ended by SIGTERM" in err
+
+
+def test_a_script_that_goes_on_is_told_again(tmp_path: Path) -> None:
+    run = started(tmp_path, STUBBORN)
+    line_of(run)
+    for word in ("not yet", "not yet", "well then"):
+        run.send_signal(signal.SIGTERM)
+        assert line_of(run) == word
+    run.communicate()
+    assert run.returncode == 0
+
+
+def test_what_nohup_ignores_stays_ignored(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import signal\nassert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN")
+    command = f"trap '' HUP; exec {sys.executable} -m lowtide.cli.main run --out run.db script.py"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent has died")
+def test_a_script_does_not_outlive_a_command_that_is_killed(tmp_path: Path) -> None:
+    run = started(tmp_path, SAVES)
+    child = psutil.Process(int(line_of(run)))
+    run.kill()
+    assert line_of(run) == "saved"
+    child.wait(60)
+    assert not list((tmp_path / "tmp").iterdir())

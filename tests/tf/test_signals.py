@@ -1,0 +1,31 @@
+"""What is sent to a command reaches the script that its worker runs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WAITS = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: (print("saved", flush=True), sys.exit(5)))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize(("command", "code"), [(["fit", "--budget", "100MiB"], 5), (["predict"], 1)])
+def test_sigterm_is_the_scripts_affair(command: list[str], code: int, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(WAITS)
+    whole = [sys.executable, "-m", "lowtide.cli.main", *command, "script.py"]
+    run = subprocess.Popen(whole, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert run.stdout is not None
+    assert any(line.strip() == "ready" for line in run.stdout)
+    run.send_signal(signal.SIGTERM)
+    out, _ = run.communicate()
+    assert "saved" in out
+    assert run.returncode == code
