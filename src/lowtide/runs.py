@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from lowtide.errors import BadFile, BadUse
-from lowtide.record import Recording, Sample, load_recording
+from lowtide.record import Recording, Sample, claimed, load_recording
 from lowtide.record.views import by_category, device_peak, fullest_detail, host_peak, timeline_of
 from lowtide.report.recording import render_recording
 from lowtide.simulate import Timeline
@@ -47,10 +47,11 @@ def run_target(
         raise BadFile(f"{target}: is a directory; expected a script")
     what = Target(target, tuple(arguments), module)
     file = out or new_recording(what)
-    if line is not None:
-        line.follow(file)
-    code = supervise(what, file, detail_steps, host, line)
-    return Ended(load_recording(file), file, code)
+    with claimed(file):
+        if line is not None:
+            line.follow(file)
+        code = supervise(what, file, detail_steps, host, line)
+        return Ended(load_recording(file), file, code)
 
 
 class Measurement:

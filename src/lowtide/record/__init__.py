@@ -1,5 +1,6 @@
 """What a real run did: a Recording, its file, and the questions one asks it. No TensorFlow here."""
 
+from lowtide.record.claim import claimed
 from lowtide.record.store import Writer, create_recording, finish_recording, is_recording, load_recording
 from lowtide.record.types import (
     CATEGORIES,
@@ -54,6 +55,7 @@ __all__ = [
     "Tape",
     "Trace",
     "Writer",
+    "claimed",
     "create_recording",
     "finish_recording",
     "is_recording",

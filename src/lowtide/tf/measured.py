@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lowtide.errors import BadUse
-from lowtide.record import Outcome, Recording, Run, Writer, create_recording, finish_recording, load_recording
+from lowtide.record import Outcome, Recording, Run, Writer, claimed, create_recording, finish_recording, load_recording
 from lowtide.record.host import this_machine
 from lowtide.tf.watch import Options, Watch
 from lowtide.tf.watched import failed, when_tensorflow_is_ready
@@ -46,6 +47,7 @@ class InProcess:
     def __init__(self, file: str | os.PathLike[str] | None = None, detail_steps: int = 2, whole: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="lowtide-") if file is None else None
         self._file = Path(self._folder.name) / "recording.db" if self._folder else Path(str(file))
+        self._claim = contextlib.ExitStack()
         self._options = Options(detail_steps)
         self._whole = whole
         self.watch: Watch | None = None
@@ -59,7 +61,10 @@ class InProcess:
         script = sys.argv[0] if sys.argv and sys.argv[0] else "python"
         versions = {"python": sys.version.split()[0]}
         run = Run(script, tuple(sys.argv[1:]), str(Path.cwd()), began, this_machine(), versions)
-        create_recording(self._file, run)
+        with contextlib.ExitStack() as claim:
+            claim.enter_context(claimed(self._file))
+            create_recording(self._file, run)
+            self._claim = claim.pop_all()
         self.watch = Watch(Writer(self._file), began, self._options)
         if not counted:
             self.watch.writer.note(
@@ -87,6 +92,7 @@ class InProcess:
         watch.finish()
         finish_recording(self._file)
         recording = load_recording(self._file)
+        self._claim.close()
         if self._folder is not None:
             self._folder.cleanup()
         return recording
