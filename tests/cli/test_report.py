@@ -50,13 +50,6 @@ def test_what_grew_between_two(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out)["categories"][0]["grew_bytes"] == 18 * MIB
 
 
-def test_a_page_that_cannot_be_written_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = saved(a_recording(), tmp_path / "a.db")
-    assert main(["report", file, "--html", str(tmp_path)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "cannot be written" in line
-
-
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     file = saved(a_recording(), tmp_path / "a.db")
     command = f"{sys.executable} -m lowtide.cli.main report {file} --json | head -1"

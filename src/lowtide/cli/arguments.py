@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from lowtide.errors import BadUse, LowtideError
 from lowtide.record import Recording, load_recording
+from lowtide.report.files import check_place
 from lowtide.units import parse_size
+
+T = TypeVar("T")
 
 TARGETS = """\
 target:
@@ -37,7 +41,7 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
 
 
 def add_page(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--html", type=Path, metavar="OUT", help="write one self-contained page as well")
+    parser.add_argument("--html", type=place, metavar="OUT", help="write one self-contained page as well")
     parser.add_argument(
         "--recording", type=Path, metavar="FILE", help="with --html: what `lowtide run` measured, beside it"
     )
@@ -50,6 +54,11 @@ def recording_for(options: argparse.Namespace) -> Recording | None:
     if options.html is None:
         raise BadUse("--recording is for the page; expected --html OUT beside it")
     return load_recording(options.recording)
+
+
+def place(text: str) -> Path:
+    """Where a report may be written, found out before anything runs."""
+    return _checked(check_place)(text)
 
 
 def budget(text: str) -> str:
@@ -86,8 +95,8 @@ def size(text: str) -> int:
     return _checked(parse_size)(text)
 
 
-def _checked(parse: Callable[[str], int]) -> Callable[[str], int]:
-    def checked(text: str) -> int:
+def _checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    def checked(text: str) -> T:
         try:
             return parse(text)
         except LowtideError as error:

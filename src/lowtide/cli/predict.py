@@ -41,10 +41,10 @@ def run(options: argparse.Namespace) -> int:
     recording = recording_for(options)
     with errors.status(f"running {options.target} up to its first training step"):
         prediction = predict_target(options.target, options.arguments, options.batch, options.budget)
-    if options.html:
-        prediction.save_html(options.html, recording)
     if options.json:
         print(json.dumps(prediction.to_json(), indent=2))
     else:
         Console().print(prediction_view(prediction.forecast, prediction.title))
+    if options.html:
+        prediction.save_html(options.html, recording)
     return 0

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from lowtide.cli.arguments import place
 from lowtide.diagnose import diagnose, finding_json
 from lowtide.record import load_recording
+from lowtide.report.files import write_text
 from lowtide.report.findings import findings_view
-from lowtide.report.html import write_html, write_text
+from lowtide.report.html import write_html
 from lowtide.report.page_recording import recording_page
 from lowtide.report.perfetto import perfetto_trace
 from lowtide.report.recording import print_recording
@@ -35,9 +37,9 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="a recording that `lowtide run` made")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--html", type=Path, metavar="OUT", help="write one self-contained page")
+    form.add_argument("--html", type=place, metavar="OUT", help="write one self-contained page")
     form.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    form.add_argument("--perfetto", type=Path, metavar="OUT", help="write a trace for the Perfetto UI")
+    form.add_argument("--perfetto", type=place, metavar="OUT", help="write a trace for the Perfetto UI")
 
 
 def run(options: argparse.Namespace) -> int:

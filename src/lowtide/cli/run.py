@@ -12,9 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lowtide.cli.arguments import add_own_arguments, whole_number
+from lowtide.cli.arguments import add_own_arguments, place, whole_number
 from lowtide.cli.live import LiveLine
 from lowtide.diagnose import diagnose, finding_json, parse_limits
+from lowtide.errors import LowtideError
 from lowtide.remedies import with_simulated_remedies
 from lowtide.report.findings import findings_view, verified_view
 from lowtide.report.html import write_html
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--host", choices=("off", "tracemalloc", "memray", "memray-native"), default="off",
         help="who counts Python's and NumPy's memory, by line (default off: each slows the script down)",
     )  # fmt: skip
-    parser.add_argument("--html", type=Path, metavar="OUT", help="write one self-contained page as well")
+    parser.add_argument("--html", type=place, metavar="OUT", help="write one self-contained page as well")
     parser.add_argument(
         "--json", action="store_true",
         help="one JSON object on standard output, findings included; the script's own output goes to standard error",
@@ -97,7 +98,10 @@ def run(options: argparse.Namespace) -> int:
             checked = list(verify(ended.recording, findings, options.target, options.arguments, options.module))
         console.print(verified_view([one._asdict() for one in checked]))
     if options.html:
-        write_html(recording_page(ended.recording, listed), options.html)
+        try:
+            write_html(recording_page(ended.recording, listed), options.html)
+        except LowtideError as error:  # the exit code stays the script's
+            print(f"lowtide: {error}", file=sys.stderr)
     if options.json:
         print(json.dumps(recording_json(ended.recording, listed), indent=2))
     broken = limits.broken(ended.recording, findings) if limits else []

@@ -14,9 +14,8 @@ import json
 import os
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 
-from lowtide.errors import BadUse
+from lowtide.report.files import GENERATOR, write_text
 from lowtide.report.page import Page, page_data
 
 _DOCUMENT = """\
@@ -24,6 +23,7 @@ _DOCUMENT = """\
 <html lang="en">
 <head>
 <meta charset="utf-8">
+{generator}
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
@@ -46,6 +46,7 @@ def html_page(page: Page) -> str:
     library, code = _asset("echarts.min.js"), "\n".join(map(_asset, _CODE))
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {_hash(library)} {_hash(code)}"
     return _DOCUMENT.format(
+        generator=GENERATOR,
         policy=policy,
         title=html.escape(f"{page.title} · {page.what}"),
         style=_asset("page.css"),
@@ -57,14 +58,6 @@ def html_page(page: Page) -> str:
 
 def write_html(page: Page, path: str | os.PathLike[str]) -> None:
     write_text(html_page(page), path)
-
-
-def write_text(text: str, path: str | os.PathLike[str]) -> None:
-    """Write what a report made; a place that cannot be written to gets one line."""
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadUse(f"{path}: cannot be written ({error.strerror}); give another place") from None
 
 
 def safe_json(data: object) -> str:

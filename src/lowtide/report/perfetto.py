@@ -35,11 +35,11 @@ _COUNTERS = {
 
 
 def perfetto_trace(recording: Recording) -> str:
-    """The whole file."""
+    """The whole file. What it is about comes first: `report/files.py` knows our files by that."""
     events = [event for part in (_names, _counters, _steps, _graphs, _details, _peak) for event in part(recording)]
     run = recording.run
-    about = {"script": " ".join((run.script, *run.arguments)), **run.versions}
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}, separators=(",", ":"))
+    about = {"generator": "lowtide", "script": " ".join((run.script, *run.arguments)), **run.versions}
+    return json.dumps({"otherData": about, "displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
 
 
 def _names(recording: Recording) -> Iterator[Event]:
