@@ -33,7 +33,7 @@ GIB = 1 << 30
 def killed(folder: Path) -> Recording:
     script, out = folder / "eater.py", folder / "run.db"
     script.write_text(EATER)
-    assert run_target(Target(str(script)), out, 2, "off") == 1
+    assert run_target(Target(str(script)), out, 2, "off").code == 1
     return load_recording(out)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -50,8 +51,9 @@ def run_target(
     with claimed(file):
         if line is not None:
             line.follow(file)
-        code = supervise(what, file, detail_steps, host, line)
-        return Ended(load_recording(file), file, code)
+        ran = supervise(what, file, detail_steps, host, line)
+        read = load_recording(file)
+    return Ended(replace(read, outcome=ran.outcome, notes=(*read.notes, *ran.notes)), file, ran.code)
 
 
 class Measurement:

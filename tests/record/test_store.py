@@ -155,7 +155,32 @@ def test_rows_that_could_not_be_kept_are_counted(tmp_path: Path, monkeypatch: py
     writer.close()
     recording = load_recording(file)
     assert len(recording.samples) == 10
-    assert "5 rows were lost" in recording.notes[0]
+    assert "5 rows from 10.0 s to 14.0 s lost" in recording.notes[0]
+
+
+def test_without_room_even_for_the_note_it_waits_for_whoever_tells(tmp_path: Path) -> None:
+    file = tmp_path / "run.db"
+    create_recording(file, a_run())
+    writer = Writer(file)
+    writer.add([Sample(7.0, INSIDE)])
+    with sqlite3.connect(file) as database:  # as a full disk does, every write fails
+        database.execute("CREATE TRIGGER full BEFORE INSERT ON samples BEGIN SELECT RAISE(ABORT, 'full'); END")
+        database.execute("CREATE TRIGGER no_note BEFORE INSERT ON notes BEGIN SELECT RAISE(ABORT, 'full'); END")
+    writer.close()
+    (note,) = writer.unwritten()
+    assert note.startswith("1 row from 7.0 s to 7.0 s lost: the recording could not be written (full); make room")
+
+
+def test_a_note_on_lost_rows_is_written_though_nothing_else_waits(tmp_path: Path) -> None:
+    file = tmp_path / "run.db"
+    create_recording(file, a_run())
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TRIGGER full BEFORE INSERT ON samples BEGIN SELECT RAISE(ABORT, 'full'); END")
+    writer = Writer(file)
+    writer.add([Sample(7.0, INSIDE)])
+    writer.close()
+    assert not writer.unwritten()
+    assert "1 row from 7.0 s to 7.0 s lost" in load_recording(file).notes[0]
 
 
 def test_a_fork_of_the_writer_writes_nothing(tmp_path: Path) -> None:

@@ -83,6 +83,28 @@ def _beside(file: Path) -> tuple[Path, Path]:
     return file.with_name(file.name + "-wal"), file.with_name(file.name + "-shm")
 
 
+class _Lost:
+    """Rows that found no room: how many, from when to when in seconds of the run, and what SQLite said."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.why = ""
+        self._span: tuple[float, float] | None = None
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        self.rows += 1
+        time = getattr(row, "time", getattr(row, "start", None))
+        if time is not None:
+            first, last = self._span or (time, time)
+            self._span = min(first, time), max(last, time)
+
+    def note(self) -> str:
+        when = f" from {self._span[0]:.1f} s to {self._span[1]:.1f} s" if self._span else ""
+        why = f"the recording could not be written{f' ({self.why})' if self.why else ''}"
+        rows = "1 row" if self.rows == 1 else f"{self.rows} rows"
+        return f"{rows}{when} lost: {why}; make room or give --out on another disk, and run it again"
+
+
 class Writer:
     """Appends to a Recording. `add` only remembers; `flush` writes, from any one thread at a time.
 
@@ -95,7 +117,7 @@ class Writer:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._waiting: list[tuple[str, tuple[Any, ...]]] = []
-        self._lost = 0
+        self._lost = _Lost()
         self._database: sqlite3.Connection | None = None
 
     def add(self, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -126,7 +148,7 @@ class Writer:
 
     def _put(self, statement: str, values: tuple[Any, ...]) -> None:
         if len(self._waiting) >= _MOST_WAITING:
-            self._lost += 1
+            self._lost.add(values)
         else:
             self._waiting.append((statement, values))
 
@@ -137,13 +159,15 @@ class Writer:
             return False
         with self._lock:
             taken = len(self._waiting)
-            if not taken:
+            if not taken and not self._lost.rows:
                 return True
             try:
                 self._commit(self._waiting[:taken])
-            except sqlite3.Error:
+            except sqlite3.Error as error:
+                self._lost.why = str(error)
                 return False
             del self._waiting[:taken]
+            self._lost = _Lost()
             return True
 
     def _commit(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
@@ -153,20 +177,25 @@ class Writer:
         with self._database as database:
             for statement, values in _together(rows):
                 database.execute(statement, values)
-            if self._lost:
-                text = f"{self._lost} rows were lost: the recording could not be written for a while"
-                database.execute("INSERT OR IGNORE INTO notes VALUES (?)", (text,))
-                self._lost = 0
+            if self._lost.rows:
+                database.execute("INSERT OR IGNORE INTO notes VALUES (?)", (self._lost.note(),))
 
     def _keep_the_end(self) -> None:
         """Let all rows go but the facts, and have the log folded in: that makes room."""
         with self._lock:
-            facts = [one for one in self._waiting if one[0].startswith(_FACT)]
-            self._lost += len(self._waiting) - len(facts)
-            self._waiting = facts
+            waiting, self._waiting = self._waiting, []
+            for what, row in waiting:
+                if what.startswith(_FACT):
+                    self._waiting.append((what, row))
+                else:
+                    self._lost.add(row)
             with contextlib.suppress(sqlite3.Error):
                 if self._database is not None:
                     self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def unwritten(self) -> tuple[str, ...]:
+        """After `close`: the note on what was lost, where not even that found room."""
+        return (self._lost.note(),) if self._lost.rows or self._waiting else ()
 
     def close(self) -> None:
         """Write what waits, and let go of the file. Without room for all of it: how the run ended, at least."""

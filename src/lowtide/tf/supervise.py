@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lowtide.errors import BadFile
 from lowtide.machine import oom_kills
@@ -48,10 +48,18 @@ class Target:
     module: bool = False
 
 
+class Ran(NamedTuple):
+    """`code` is the script's exit code, 1 when a signal ended it; `notes` are those that the file has no room for."""
+
+    code: int
+    outcome: Outcome
+    notes: tuple[str, ...]
+
+
 def run_target(
     target: Target, out: Path, detail_steps: int, host: str, on_sample: Callable[[Sample], None] | None = None
-) -> int:
-    """Run the target watched; the recording is in `out`. Returns the script's exit code, 1 when a signal ended it."""
+) -> Ran:
+    """Run the target watched; the recording is in `out`."""
     if not target.module and not Path(target.name).is_file():
         raise BadFile(f"{target.name}: no such file; expected a script")
     check_tracer(host)
@@ -69,8 +77,8 @@ def run_target(
     with passed_on(child):
         last = _follow(child, writer, began, on_sample)
         code = child.wait()
-    _conclude(out, writer, code, time.time() - began, last, kills)
-    return code if code >= 0 else 1
+    outcome = _conclude(out, writer, code, time.time() - began, last, kills)
+    return Ran(code if code >= 0 else 1, outcome, writer.unwritten())
 
 
 def _start(request: dict[str, Any], environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -162,7 +170,7 @@ def _sample(memory: ProcessMemory, began: float) -> Sample:
 
 def _conclude(
     out: Path, writer: Writer, code: int, seconds: float, last: Sample | None, kills: int | None
-) -> None:
+) -> Outcome:
     """Write how it ended: the child's own word, where it could still say it and it fits the exit code."""
     writer.flush()
     said = load_recording(out).outcome
@@ -175,6 +183,7 @@ def _conclude(
     writer.outcome(outcome)
     writer.close()
     finish_recording(out)
+    return outcome
 
 
 def _signalled(said: Outcome, number: int, seconds: float, last: Sample | None, kills: int | None) -> Outcome:
