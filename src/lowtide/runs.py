@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from lowtide.errors import BadFile, BadUse
+from lowtide.errors import BadUse
 from lowtide.record import Recording, Sample, claimed, load_recording
 from lowtide.record.views import by_category, device_peak, fullest_detail, host_peak, timeline_of
 from lowtide.report.recording import render_recording
@@ -44,8 +44,6 @@ def run_target(
     from lowtide.tf.supervise import Target, new_recording
     from lowtide.tf.supervise import run_target as supervise
 
-    if not module and Path(target).is_dir():
-        raise BadFile(f"{target}: is a directory; expected a script")
     what = Target(target, tuple(arguments), module)
     file = out or new_recording(what)
     with claimed(file):

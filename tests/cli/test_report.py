@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,24 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m lowtide.cli.main report {file} --json | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("{\n", "")
+
+
+def test_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    file = saved(a_recording(), tmp_path / "a.db")
+    for form in ([], ["--json"]):
+        command = [sys.executable, "-m", "lowtide.cli.main", "report", file, *form]
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert "the output cannot be written (No space left on device)" in line
+
+
+def test_a_terminal_that_lacks_letters_gets_others(tmp_path: Path) -> None:
+    file = saved(a_recording(), tmp_path / "a.db")
+    command = [sys.executable, "-m", "lowtide.cli.main", "report", file]
+    own = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "train.py" in done.stdout
+    assert "?" in done.stdout

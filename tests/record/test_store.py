@@ -226,7 +226,8 @@ def test_other_files_are_told_apart(tmp_path: Path) -> None:
     assert "empty" in refused(empty)
     assert "another program" in refused(other)
     assert "no such file" in refused(tmp_path / "nowhere.db")
-    assert "no such file" in refused(tmp_path)
+    assert "is a directory" in refused(tmp_path)
+    assert "is a device" in refused(Path("/dev/null"))
     assert not any(is_recording(file) for file in (text, empty, other))
 
 

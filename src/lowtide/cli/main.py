@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -43,18 +44,35 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a letter gets a question mark
     options = parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except LowtideError as error:
         print(f"lowtide: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # whoever reads has seen enough: `lowtide report --json FILE | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _close_output()
         return 141
+    except OSError as error:
+        if error.filename is not None:  # no output of ours
+            raise
+        _close_output()
+        print(f"lowtide: the output cannot be written ({error.strerror}); send it elsewhere", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("lowtide: interrupted", file=sys.stderr)
         return 130
+
+
+def _close_output() -> None:
+    """What is left to print goes nowhere, and Python does not try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 if __name__ == "__main__":

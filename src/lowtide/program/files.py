@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import stat
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,21 @@ from typing import Any, TypeVar
 from lowtide.errors import BadFile, MalformedProgram
 
 _Read = TypeVar("_Read")
+
+
+def require_file(path: str | os.PathLike[str], expected: str) -> None:
+    """That there is a plain file; else what is there instead, and what was expected."""
+    try:
+        mode = Path(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        found = "no such file"
+    except OSError as error:
+        found = f"cannot be read ({error.strerror})"
+    else:
+        if stat.S_ISREG(mode):
+            return
+        found = "is a directory" if stat.S_ISDIR(mode) else "is a device, a pipe or a socket"
+    raise BadFile(f"{os.fspath(path)}: {found}; expected {expected}")
 
 
 def write_artifact(path: str | os.PathLike[str], kind: str, version: int, body: Any) -> None:

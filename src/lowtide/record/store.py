@@ -21,6 +21,7 @@ from typing import Any
 
 from lowtide.errors import BadFile
 from lowtide.program import Source
+from lowtide.program.files import require_file
 from lowtide.record.rows import (
     TABLE_OF,
     TABLES,
@@ -260,8 +261,7 @@ def load_recording(path: str | os.PathLike[str]) -> Recording:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
-    if not file.is_file():
-        raise BadFile(f"{file}: no such file; expected a recording that `lowtide run --out FILE` made")
+    require_file(file, "a recording that `lowtide run --out FILE` made")
     try:
         with contextlib.closing(_connected(file)) as database:
             yield database

@@ -21,8 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lowtide.errors import BadFile
 from lowtide.machine import oom_kills
+from lowtide.program.files import require_file
 from lowtide.record import Outcome, Run, Sample, Writer, create_recording, finish_recording, load_recording
 from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, this_machine
 from lowtide.record.types import OUTSIDE
@@ -60,8 +60,8 @@ def run_target(
     target: Target, out: Path, detail_steps: int, host: str, on_sample: Callable[[Sample], None] | None = None
 ) -> Ran:
     """Run the target watched; the recording is in `out`."""
-    if not target.module and not Path(target.name).is_file():
-        raise BadFile(f"{target.name}: no such file; expected a script")
+    if not target.module:
+        require_file(target.name, "a script")
     check_tracer(host)
     began = time.time()
     environment = child_environment()

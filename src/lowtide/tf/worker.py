@@ -24,6 +24,7 @@ import psutil
 
 from lowtide.errors import BadFile, BadUse, LowtideError, NotCapturable, NothingTrains
 from lowtide.program import Program, save_program
+from lowtide.program.files import require_file
 from lowtide.tf.child import LARGER
 from lowtide.tf.places import hide_our_frames
 from lowtide.tf.refusals import out_of_memory
@@ -61,8 +62,10 @@ def main(request_file: str) -> NoReturn:
 def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
     """Run the whole script with its training step planned; its exit code is the process's."""
     path = request["target"]
-    if not Path(path).is_file():
-        _leave(folder, BadFile.exit_code, error=f"{path}: no such file; expected a script")
+    try:
+        require_file(path, "a script")
+    except BadFile as error:
+        _leave(folder, error.exit_code, error=str(error))
     _import_tensorflow(folder)
     from lowtide.tf import compat
     from lowtide.tf.hooks import LayerSources, replace_steps
@@ -162,8 +165,7 @@ def _import_tensorflow(folder: Path) -> None:
 
 def _run_target(target: str, arguments: Sequence[str], folder: Path, asked: tuple[int, ...]) -> None:
     path, _, factory = target.partition(":")
-    if not Path(path).is_file():
-        raise BadFile(f"{path}: no such file; expected a script, module.py:factory, or a saved .keras model")
+    require_file(path, "a script, module.py:factory, or a saved .keras model")
     _import_tensorflow(folder)
     if path.endswith(".keras"):
         _capture_saved(path, folder, asked)
