@@ -260,3 +260,28 @@ def test_every_function_of_compat_watch_has_a_test_that_bears_its_name() -> None
     assert functions
     missing = [name for name in functions if not any(test.startswith(f"test_{name}") for test in dir(here))]
     assert not missing
+
+
+OPENING = """
+    import json
+    import tensorflow as tf
+    from lowtide.tf import compat_watch
+
+    opened, seen = [], []
+    compat_watch.when_devices_open(lambda: opened.append(compat_watch.devices_have_started()))
+    seen.append(list(opened))
+    if {session}:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            session.run(tf.constant(1.0))
+        tf.config.list_logical_devices()
+    tf.ones(3)
+    tf.ones(3)
+    seen.append(list(opened))
+    compat_watch.when_devices_open(lambda: opened.append("now"))
+    print(json.dumps([*seen, opened]))
+"""
+
+
+@pytest.mark.parametrize("session", [False, True])
+def test_when_devices_open_is_told_once(session: bool) -> None:
+    assert run_script(OPENING.format(session=session)) == [[], [True], [True, "now"]]

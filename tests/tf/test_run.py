@@ -572,3 +572,38 @@ def test_growth_is_seen_from_step_to_step(loops: Ran) -> None:
     found = growth(alone, lambda step: step.device_bytes)
     assert found is not None
     assert found.bytes_per_step == pytest.approx(4 << 20, rel=0.05)
+
+
+def test_what_puts_the_cpu_on_the_counting_allocator_is_not_seen_by_subprocesses(tmp_path: Path) -> None:
+    script = """
+        import json, subprocess, sys
+
+        NAMES = ("TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB")
+        LOOK = f"import os; print([name for name in {NAMES} if name in os.environ])"
+
+        def seen():
+            return subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True).stdout.strip()
+
+        before = seen()
+        import tensorflow as tf
+
+        held = tf.ones(1000)
+        print(json.dumps([before, seen(), tf.config.experimental.get_memory_info("CPU:0")["current"] > 0]))
+    """
+    ran = run(tmp_path, script)
+    assert ran.said() == ["[]", "[]", True]
+    (device,) = ran.recording.run.machine.devices
+    assert device.allocator == "bfc"
+    assert device.limit_bytes
+
+
+def test_a_variable_that_the_user_has_set_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CPU_BFC_MEM_LIMIT_IN_MB", "500")
+    script = """
+        import json, os
+        import tensorflow as tf
+
+        held = tf.ones(1000)
+        print(json.dumps([name in os.environ for name in ("TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB")]))
+    """
+    assert run(tmp_path, script).said() == [False, True]

@@ -15,7 +15,7 @@ import tensorflow as tf
 from lowtide.record import Site
 from lowtide.tf import compat, compat_watch, residents
 from lowtide.tf.census import made_so_far, take_census
-from lowtide.tf.child import LIMIT
+from lowtide.tf.counting import LIMIT, hide, variable
 from lowtide.tf.device import DeviceCounter
 from lowtide.tf.hooks import LayerSources, layer_init
 from lowtide.tf.labels import LayerNames
@@ -77,6 +77,7 @@ class Attachment:
 
     def install(self) -> None:
         self._patches.enter_context(patched(self._all_patches()))
+        compat_watch.when_devices_open(hide)
         self._watch.writer.fact("versions", {"tensorflow": tf.__version__, "keras": keras.__version__})
 
     def uninstall(self) -> None:
@@ -122,7 +123,7 @@ class Attachment:
         kind = "bfc" if opened.counts else "cpu"
         if "GPU" in opened.name:
             kind = os.environ.get("TF_GPU_ALLOCATOR", "bfc")
-        limit = os.environ.get(LIMIT, "")
+        limit = variable(LIMIT)
         bytes_ = int(limit) << 20 if limit.isdigit() and kind == "bfc" else None
         self._watch.writer.fact("devices", [(opened.name, kind, bytes_)])
 

@@ -16,17 +16,17 @@ from typing import Any
 
 from lowtide.errors import BadUse, LowtideError
 from lowtide.program import Program, load_program
+from lowtide.tf.counting import LIMIT, USE_BFC
 from lowtide.tf.signals import pass_on_interrupt, passed_on
 
 CONTROLLED = {
     # The CPU on the allocator GPUs use: it counts bytes, and refuses beyond a limit.
-    "TF_CPU_ALLOCATOR_USE_BFC": "1",
+    USE_BFC: "1",
     # glibc maps each region below the last, always: the allocator's choices can be replayed to the byte.
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": "131072",
 }
 """Environment of every process whose memory Lowtide predicts or measures."""
-LIMIT = "TF_CPU_BFC_MEM_LIMIT_IN_MB"
 LARGER = "what a script makes besides its step is not planned: give it a larger budget"
 
 

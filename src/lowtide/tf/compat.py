@@ -31,6 +31,7 @@ from tensorflow.python.training import saver
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from lowtide.ops import LOWERING_ATTRIBUTE
+from lowtide.tf.counting import USE_BFC, variable
 
 _LOWERED_LATER = "_lowtide_lower"
 """Takes the place of `LOWERING_ATTRIBUTE` while Grappler is at work."""
@@ -324,7 +325,7 @@ def allocator_map() -> list[tuple[int, int, int, bool]] | None:
     functions that do it. None when the CPU is not on BFC, or this TensorFlow has no such functions.
     """
     prefix = os.environ.get(ALLOCATOR_MAP_PREFIX)
-    if not prefix or os.environ.get("TF_CPU_ALLOCATOR_USE_BFC") != "1" or "GPU" in default_device():
+    if not prefix or variable(USE_BFC) != "1" or "GPU" in default_device():
         return None
     try:
         library, allocator = _cpu_allocator()
@@ -363,7 +364,7 @@ def grow_allocator(size: int) -> bool:
 
 def raw_allocator() -> tuple[Callable[[int], Any], Callable[[Any], None]] | None:
     """Allocate (None when refused) and free of the CPU's BFC allocator itself; None when it is not on BFC."""
-    if os.environ.get("TF_CPU_ALLOCATOR_USE_BFC") != "1" or tf.config.list_physical_devices("GPU"):
+    if variable(USE_BFC) != "1" or tf.config.list_physical_devices("GPU"):
         return None
     pointer, count = ctypes.c_void_p, ctypes.c_size_t
     try:

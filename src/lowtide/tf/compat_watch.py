@@ -6,7 +6,6 @@ As `lowtide.tf.compat`, for `lowtide run`; the tests are in `tests/tf/test_compa
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ from tensorflow.python.training import optimizer as v1_optimizer
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from lowtide.tf import compat
+from lowtide.tf.counting import USE_BFC, variable
 
 _GET_STATS = "_ZN3tsl12BFCAllocator8GetStatsEv"
 _CLEAR_STATS = "_ZN3tsl12BFCAllocator10ClearStatsEv"
@@ -69,7 +69,7 @@ def cpu_allocator() -> CpuAllocator | None:
 
     `GetStats` and `RecordMemoryMap` return structures: on x86-64 the caller passes the place as a first argument.
     """
-    if os.environ.get("TF_CPU_ALLOCATOR_USE_BFC") != "1" or platform.machine() != "x86_64":
+    if variable(USE_BFC) != "1" or platform.machine() != "x86_64":
         return None
     pointer = ctypes.c_void_p
     try:
@@ -300,6 +300,21 @@ TRAINER_CLASS: type = trainer.TensorFlowTrainer
 def devices_have_started() -> bool:
     """Whether TensorFlow has opened its devices, and with them chosen the CPU's allocator for good."""
     return bool(context.context()._initialized)
+
+
+def when_devices_open(action: Callable[[], None]) -> None:
+    """Call `action` once, right after TensorFlow has opened its devices; now, if it has. They open in one method."""
+    whole = context.context()
+    if whole._initialized:
+        action()
+        return
+
+    def ensure_initialized() -> None:
+        type(whole).ensure_initialized(whole)
+        if vars(whole).pop("ensure_initialized", None) is not None:
+            action()
+
+    whole.ensure_initialized = ensure_initialized  # this object's own, and only until then: every op calls it
 
 
 def dataset_of(iterator: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from lowtide.errors import BadUse
 from lowtide.record import Outcome, Recording, Run, Writer, claimed, create_recording, finish_recording, load_recording
 from lowtide.record.host import this_machine
+from lowtide.tf.counting import USE_BFC, variable
 from lowtide.tf.watch import Options, Watch
 from lowtide.tf.watched import failed, when_tensorflow_is_ready
 
@@ -21,8 +22,8 @@ _ACTIVE: list[InProcess] = []
 
 def count_cpu_bytes() -> bool:
     """Put the CPU on the allocator that counts, while TensorFlow has not yet started its devices."""
-    if os.environ.get("TF_CPU_ALLOCATOR_USE_BFC"):
-        return os.environ["TF_CPU_ALLOCATOR_USE_BFC"] == "1"
+    if variable(USE_BFC):
+        return variable(USE_BFC) == "1"
     if "tensorflow" in sys.modules:
         from lowtide.tf.compat_watch import devices_have_started
 
@@ -31,7 +32,7 @@ def count_cpu_bytes() -> bool:
     from lowtide.tf.supervise import has_gpu
 
     if not has_gpu():
-        os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+        os.environ[USE_BFC] = "1"
     return True
 
 

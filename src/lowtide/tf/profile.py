@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 from lowtide.program import Chunk
 from lowtide.tf import compat
+from lowtide.tf.counting import USE_BFC, variable
 
 
 class Event(NamedTuple):
@@ -95,4 +95,4 @@ def chunks() -> tuple[Chunk, ...] | None:
 
 def counts_bytes() -> bool:
     """Whether the default device's allocator keeps count: a GPU's does, a CPU's on BFC only."""
-    return "GPU" in compat.default_device() or os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "") in ("1", "true")
+    return "GPU" in compat.default_device() or variable(USE_BFC) in ("1", "true")

@@ -26,7 +26,7 @@ from lowtide.program.files import require_file
 from lowtide.record import Outcome, Run, Sample, Writer, create_recording, finish_recording, load_recording
 from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, this_machine
 from lowtide.record.types import OUTSIDE
-from lowtide.tf.child import LIMIT
+from lowtide.tf.counting import LIMIT, USE_BFC
 from lowtide.tf.signals import pass_on_interrupt, passed_on
 from lowtide.tf.tracers import check_tracer
 from lowtide.tf.watch import FLUSH_SECONDS
@@ -69,7 +69,7 @@ def run_target(
     request = {
         "target": target.name, "arguments": list(target.arguments), "module": target.module,
         "recording": str(out.resolve()), "began": began, "detail_steps": detail_steps, "host": host,
-        "parent": os.getpid(),
+        "parent": os.getpid(), "ours": [name for name in (USE_BFC, LIMIT) if name not in os.environ],
     }  # fmt: skip
     kills = oom_kills()
     child = _start(request, environment)
@@ -97,7 +97,7 @@ def child_environment() -> dict[str, str]:
     """
     environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ}
     if not has_gpu():
-        environment.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "1")
+        environment.setdefault(USE_BFC, "1")
         if LIMIT not in environment:
             # Its own limit is 64 GiB; the plain run has none but the machine's.
             environment[LIMIT] = str(max(64 << 10, this_machine().memory_bytes >> 20))

@@ -24,6 +24,7 @@ from typing import Any
 
 from lowtide.program import Source
 from lowtide.record import Outcome, Refusal, Writer
+from lowtide.tf.counting import keep_for_tensorflow, show
 from lowtide.tf.places import hide_our_frames, is_users_file
 from lowtide.tf.refusals import out_of_memory, refusal_of
 from lowtide.tf.signals import end_with
@@ -35,6 +36,7 @@ def main(request_file: int) -> None:
     with open(request_file) as file:
         request = json.load(file)
     end_with(request["parent"])
+    keep_for_tensorflow(request["ours"])
     writer = Writer(request["recording"])
     watch = Watch(writer, request["began"], Options(request["detail_steps"], request["host"]))
     stop_tracer = start_tracer(request["host"], watch)
@@ -67,6 +69,7 @@ def _attach(watch: Watch) -> None:
         # What is there by now is the libraries' own. Set apart, each look at all live objects is several times shorter.
         gc.freeze()
 
+    show()
     watch.attempt("TensorFlow", attach_it)
     if change := os.environ.get("LOWTIDE_CHANGE"):
         from lowtide.tf.changes import make_change
