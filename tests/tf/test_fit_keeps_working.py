@@ -152,3 +152,15 @@ def test_plan_refuses_what_fit_would(tmp_path: Path, way: str) -> None:
     done = lowtide("plan", "--budget", "64MiB", str(path))
     assert done.returncode == 2
     assert way in done.stderr.splitlines()[-1]
+
+
+def test_a_failure_after_memory_was_refused_is_told_as_one(tmp_path: Path) -> None:
+    """What a library makes of it may be any error, and look like the script's own."""
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import tensorflow as tf\ntry:\n    tf.ones((64, 1 << 20))\nexcept Exception:\n    None.handle\n"
+    )
+    done = lowtide("fit", "--budget", "64MiB", str(path))
+    assert done.returncode == 1
+    assert "AttributeError" in done.stderr
+    assert "had asked for more than the budget before its first training step" in done.stderr.splitlines()[-1]

@@ -9,13 +9,15 @@ the report's. With a `budget` in the request the step is planned and replaced th
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import runpy
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -76,7 +78,7 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
     sys.argv = [path, *request["arguments"]]
     sys.path[0] = str(Path(path).resolve().parent)
     try:
-        with replace_steps(planning, sources):
+        with replace_steps(planning, sources), _noting_refusals(planning):
             runpy.run_path(path, run_name="__main__")
     except LowtideError as error:
         _leave(folder, error.exit_code, error=str(error))
@@ -86,10 +88,30 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
         _print_script_traceback(error)
         if out_of_memory(type(error).__name__, str(error)):
             _leave(folder, SCRIPT_FAILED, error=f"{path} asked for more than the budget {planning.when_refused()}")
+        if planning.refused:  # of which this may be a consequence
+            words = f"it had asked for more than the budget {planning.when_refused()}"
+            _leave(folder, SCRIPT_FAILED, error=f"{path} failed, and {words}")
         sys.exit(SCRIPT_FAILED)
     if not planning.planned:
         _leave(folder, NothingTrains.exit_code, error=f"{path} ended without a training step")
     sys.exit(0)
+
+
+def _noting_refusals(planning: _Planning) -> AbstractContextManager[None]:
+    """Inside the block it is noted when memory is refused, whatever the script makes of it."""
+    import tensorflow as tf
+
+    from lowtide.tf.patches import patched
+
+    def noting(original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def init(error: Any, *arguments: Any, **options: Any) -> None:
+            planning.refused = True
+            original(error, *arguments, **options)
+
+        return init
+
+    return patched(((tf.errors.ResourceExhaustedError, "__init__", noting),))
 
 
 class _Planning:
@@ -97,7 +119,7 @@ class _Planning:
 
     def __init__(self, folder: Path, budget: int, seconds: float, lines: Mapping[str, Any]) -> None:
         self._folder, self._budget, self._seconds, self._lines = folder, budget, seconds, lines
-        self.planned = False
+        self.planned = self.refused = False
         self._steps: list[Any] = []
 
     def when_refused(self) -> str:
