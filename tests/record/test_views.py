@@ -33,6 +33,15 @@ def step(kind: str, at: float, device: int = 0, peak: int | None = None, repeats
     return Step(kind, "model", None, at, at + 1, device, peak, device, False, repeats)
 
 
+def test_of_details_as_high_the_last_tells_what_the_peak_was_made_of() -> None:
+    first, last = a_detail(step=1), a_detail(step=3)
+    recording = replace(a_recording(), details=(first, a_detail(step=2, extra=-4096), last))
+    peak = device_peak(recording)
+    assert fullest_detail(recording) is last
+    assert peak is not None
+    assert peak.detail is last
+
+
 def test_what_trains_counts_as_the_runs_steps_however_much_else_there_is() -> None:
     recording = replace(a_recording(), steps=(*(step("next", float(i)) for i in range(9)), step("fit", 10.0)))
     assert main_kind(recording) == "fit"

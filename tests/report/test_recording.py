@@ -90,6 +90,12 @@ def test_a_line_number_is_never_cut_off() -> None:
     assert "after warm-up" in " ".join(text.split())
 
 
+def test_bytes_without_a_line_have_a_row_among_the_lines() -> None:
+    text = render_recording(a_recording(), "run.db")
+    row = next(row for row in text.splitlines() if "no line of yours" in row)
+    assert "8.00 MiB" in row, "the optimizer's state"
+
+
 def test_what_to_type_next_can_be_pasted() -> None:
     run = replace(a_run("models/my train.py", ("--name", "a b", "--epochs=3")), host_tracer="off")
     text = render_recording(replace(a_recording(leak=MIB), run=run), "/a folder/that/is/quite/long/" + "x" * 60 + ".db")

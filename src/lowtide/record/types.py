@@ -15,7 +15,8 @@ from lowtide.program import Source
 CATEGORIES = (
     "parameters", "optimizer state", "gradients", "activations", "temporaries", "inputs", "constants", "other",
 )  # fmt: skip
-"""What device bytes are for. `other` is what no op, variable, tensor or graph accounts for."""
+"""What device bytes are for. `other`: tensors that the script holds and no step was
+given, and what no op, variable, tensor or graph accounts for."""
 
 HOST_PARTS = (
     "device in use", "device reserve", "python", "tf.data", "graphs", "libraries", "malloc free", "rest",

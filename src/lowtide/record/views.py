@@ -98,13 +98,17 @@ def device_peak(recording: Recording) -> Peak | None:
     if not found:
         return None
     best = max(found, key=lambda peak: (peak.bytes, peak.detail is not None))
-    near = [p for p in found if p.detail is not None and p.bytes >= best.bytes * (1 - NEAR)]
-    return best if best.detail or not near else best._replace(detail=max(near, key=lambda peak: peak.bytes).detail)
+    fullest = fullest_detail(recording)
+    near = fullest is not None and fullest.peak_bytes >= best.bytes * (1 - NEAR)
+    return best._replace(detail=fullest) if near else best
 
 
 def fullest_detail(recording: Recording) -> Detail | None:
-    """The detailed step with the highest peak, whether or not it was the run's."""
-    return max(recording.details, key=lambda detail: detail.peak_bytes, default=None)
+    """The detailed step with the highest peak, whether or not it was the run's.
+
+    Of several as high the last: more of what was alive then had been seen being made.
+    """
+    return max(reversed(recording.details), key=lambda detail: detail.peak_bytes, default=None)
 
 
 def run_samples(recording: Recording) -> list[Sample]:

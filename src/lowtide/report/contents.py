@@ -32,6 +32,11 @@ def short(source: Source | None) -> str:
     return f"{Path(source.file).name}:{source.line}" if source else ""
 
 
+def line_name(source: Source | None) -> str:
+    """The same, where bytes may have no line."""
+    return short(source) or "no line of yours"
+
+
 def peak_tree(items: Iterable[Item], note: str) -> Tree:
     """By layer, then by op. What belongs to no layer stands under its category's name."""
     ranked = sorted(items, key=lambda item: -item.size)

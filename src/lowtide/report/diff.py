@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lowtide.record.compare import Change, Comparison, LineChange
-from lowtide.report.contents import short
+from lowtide.report.contents import line_name
 from lowtide.units import format_size
 
 TOP = 8
@@ -93,7 +93,7 @@ def _table(title: str, changes: Sequence[Change], everything: bool = False) -> T
 def _lines(changes: Sequence[LineChange]) -> Table:
     table = _titled("By line, at the peak", "line")
     for change in changes[:TOP]:
-        where = Text(short(change.source) or "no line of yours")
+        where = Text(line_name(change.source))
         if change.code:
             where.append(f"  {change.code}", style="dim")
         grew = _grew(Change("", change.before, change.after))

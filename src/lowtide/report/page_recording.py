@@ -27,6 +27,7 @@ from lowtide.record.views import (
 from lowtide.report.contents import (
     Item,
     counted,
+    line_name,
     peak_table,
     peak_tree,
     percent,
@@ -297,7 +298,7 @@ def _items(recording: Recording, detail: Detail) -> list[Item]:
 
 def _lines(recording: Recording, detail: Detail) -> Table:
     rows: list[Row] = [
-        [size, percent(size, detail.peak_bytes), short(source) or "no line of yours", line_text(recording, source)]
+        [size, percent(size, detail.peak_bytes), line_name(source), line_text(recording, source)]
         for source, size in by_line(detail).items()
     ]
     columns = [Column("bytes", "bytes"), Column("share"), Column("line", "name"), Column("code", "name")]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -33,6 +34,7 @@ from lowtide.record.views import (
     step_count,
     step_spans,
 )
+from lowtide.report.contents import line_name
 from lowtide.report.words import again_words, counted_steps, is_module, step_names
 from lowtide.units import format_size
 
@@ -216,17 +218,19 @@ def _lines(recording: Recording, detail: Detail) -> Table:
     share = modes.get("eager", 0) / max(1, sum(modes.values()))
     table = _titled(f"by line ({share:.0%} made by eager ops, {1 - share:.0%} by graphs)")
     table.add_column(justify="right", no_wrap=True)
-    rows = [(source, size) for source, size in by_line(detail).items() if source is not None][:TOP]
-    width = min(NAME, max((len(_short(source)) for source, _ in rows), default=0))
+    rows = [(line_name(source), _code(recording, source), size) for source, size in by_line(detail).items()][: TOP + 1]
+    width = min(NAME, max((cell_len(name) for name, _, _ in rows), default=0))
     table.add_column(overflow="fold", min_width=width, max_width=width)
     table.add_column(overflow="ellipsis", no_wrap=True, max_width=NAME_AND_CODE - width, style="dim")
-    for source, size in rows:
-        table.add_row(format_size(size), _plain(_short(source)), _plain(_code(recording, source)))
+    for name, code, size in rows:
+        table.add_row(format_size(size), _plain(name), _plain(code))
     return table
 
 
-def _code(recording: Recording, source: Source) -> str:
+def _code(recording: Recording, source: Source | None) -> str:
     """The line itself, as it was when it ran."""
+    if source is None:
+        return ""
     lines = recording.sources.get(source.file, "").splitlines()
     return lines[source.line - 1].strip() if 0 < source.line <= len(lines) else ""
 

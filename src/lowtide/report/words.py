@@ -18,7 +18,7 @@ MEANING = {
     "temporaries": "come and go in the step",
     "inputs": "the batch, data on the device",
     "constants": "baked into graphs",
-    "other": "what nothing else accounts for",
+    "other": "tensors your code holds, and the rest",
 }
 """What each category holds."""
 

@@ -26,6 +26,7 @@ from lowtide.tf.pipelines import Pipelines
 from lowtide.tf.places import Births, calling_line, making_line
 from lowtide.tf.refusals import refusal_of
 from lowtide.tf.scopes import NOTING
+from lowtide.tf.sightings import Sightings
 from lowtide.tf.steps import Steps
 from lowtide.tf.stretches import Stretches
 from lowtide.tf.switches import switches
@@ -64,6 +65,7 @@ class Attachment:
         self.sources = LayerSources()
         self.windows = Windows(watch, self)
         self.steps = Steps(watch, self.device_counter, self.windows)
+        self.sightings = Sightings(watch, self.device_counter, self.steps.in_one_call)
         self._stretches = Stretches(watch, self.windows, self.steps.between)
         self.traces = Traces(watch, self.graphs, self.steps)
         self.steps.on_session_graph = self.traces.session_graph
@@ -170,7 +172,13 @@ class Attachment:
             for c in self.graphs.constants()
         ]
         variables = session_variables(self.traces.session_graphs(), self.births)
-        return Unseen(variables, constants, self.pipelines.element_sizes(), self.windows.survivors)
+        elements, sighted = self.pipelines.element_sizes(), self.sightings.found()
+        return Unseen(variables, constants, elements, self.windows.survivors, sighted)
+
+    def input_test(self) -> Callable[[Any], bool]:
+        """Whether a tensor is data: handed to the step that begins, or as large as an element of a dataset."""
+        handed, elements = self.steps.handed(), self.pipelines.element_sizes()
+        return lambda tensor: id(tensor) in handed or residents.bytes_of(tensor) in elements
 
     def _before_callbacks_go(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`fit` lets its callbacks go when it returns, and all they hold: who is alive is asked before."""
@@ -214,6 +222,9 @@ class Attachment:
         began = self._watch.now
         with self.steps.within(), self._watch.quiet():
             chunks = self.device_counter.chunks() or []
+            tensors = of_classes(compat_watch.EAGER_TENSOR_CLASS)
+            residents.note_sighted(tensors, self.sightings.found(), self.births)
+            del tensors
             rows = take_census(self.births, chunks, self._watch.now, self._watch.step)
         for row in rows:
             self._watch.keep(row.made)
@@ -251,6 +262,8 @@ def attach(watch: Watch) -> Attachment:
     attachment = Attachment(watch)
     attachment.install()
     watch.attached = attachment
+    if watch.options.detail_steps:
+        attachment.sightings.start()
     return attachment
 
 

@@ -313,7 +313,9 @@ class _Moments:
             return "temporaries"
         if eager.site.kind in ("_EagerConst", "Const") or eager.site.kind.startswith(("Iterator", FUNCTION)):
             return "inputs"  # of a function: what is handed to it, since its own ops say who they are
-        return self._category(buffer, eager.phase)
+        category = self._category(buffer, eager.phase)
+        kept_by_script = self._backward is None and not eager.site.layer
+        return "other" if category == "activations" and kept_by_script else category
 
     def _category(self, buffer: _Buffer, phase: str) -> str:
         """By what it lived to see: a forward buffer that is there going backward was kept for it."""

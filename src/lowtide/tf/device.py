@@ -68,6 +68,10 @@ class DeviceCounter:
             peaks[reader] = stats.in_use
             return Stats(stats.in_use, highest, stats.reserved)
 
+    def in_use(self) -> int | None:
+        """Bytes now, where they can be had at little cost; no reader's peak is touched."""
+        return self._cpu.stats().in_use if self._cpu else None
+
     def chunks(self) -> list[Chunk] | None:
         """The allocator's map, where it can be had."""
         return self._cpu.chunks() if self._cpu else None

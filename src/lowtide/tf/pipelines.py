@@ -23,6 +23,8 @@ from lowtide.tf.watch import Watch
 
 LARGE = 1 << 20
 """Data of less than this is not worth a row."""
+CONVERTED = "_EagerConst"
+"""The op that makes a tensor of an array."""
 _VERSION = re.compile(r"(v\d+)$")
 _KEEPERS = ("cache", "shuffle", "interleave", "prefetch", "map")
 _NOISE = re.compile(r"parallel|impl$|memory|dataset|^_+")
@@ -102,7 +104,10 @@ class Pipelines:
             value = arguments[0] if arguments else options.get("value")
             if isinstance(value, _HOLDING_DATA) and self._watch.alive:
                 self._note(what, value)
-            return original(*arguments, **options)
+            tensor = original(*arguments, **options)
+            if isinstance(value, np.ndarray) and value.nbytes >= LARGE and _is_array(tensor) and self._watch.alive:
+                self._births.note(tensor, Site(CONVERTED, CONVERTED, "", calling_line(), "", "eager"))
+            return tensor
 
         return call
 

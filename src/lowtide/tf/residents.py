@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -57,16 +58,18 @@ class Tensors(NamedTuple):
 def count_tensors() -> Tensors:
     """How many eager tensors are alive, and their bytes, views counted whole."""
     found = of_classes(compat_watch.EAGER_TENSOR_CLASS)
-    return Tensors(len(found), sum(int(t.shape.num_elements() or 0) * t.dtype.size for t in found))
+    return Tensors(len(found), sum(bytes_of(t) for t in found))
 
 
-def addresses(alive: Living, births: Births, layers: LayerNames) -> dict[int, Known]:
-    """Where each live variable and eager tensor has its buffer, and what it is."""
+def addresses(
+    alive: Living, births: Births, layers: LayerNames, is_input: Callable[[Any], bool] = lambda tensor: False
+) -> dict[int, Known]:
+    """Where each live variable and eager tensor has its buffer, and what it is. `is_input`: of a tensor."""
     found: dict[int, Known] = {}
     for tensor in alive.tensors:
         address = _buffer(tensor)
         if address is not None:
-            found[address] = _tensor(tensor, site_of(tensor, births))
+            found[address] = _tensor(tensor, site_of(tensor, births), is_input)
     slots = _optimizer_variables(alive)
     names = {id(compat_watch.value_of(variable)): variable for variable in alive.keras_variables}
     for variable in alive.variables:
@@ -109,23 +112,35 @@ def _form(tensor: Any) -> tuple[Any, ...]:
     return (*tensor.shape, tensor.dtype)
 
 
+def note_sighted(tensors: Iterable[Any], sighted: Mapping[int, tuple[int, Site]], births: Births) -> None:
+    """Tensors whose making was not seen, but the line that the script was on when their buffers appeared."""
+    for tensor in tensors if sighted else ():
+        address = _buffer(tensor) if births.of(tensor) is None else None
+        size, site = sighted.get(address or 0, (0, None))
+        if site is not None and size == bytes_of(tensor):
+            births.note(tensor, site)
+
+
+def bytes_of(tensor: Any) -> int:
+    return int(tensor.shape.num_elements() or 0) * int(tensor.dtype.size)
+
+
 def remember_forms(alive: Living, births: Births) -> None:
     """What outlived a detailed step stands for the others of its shape and type, whose making was not seen."""
     for tensor in alive.tensors:
         site = births.of(tensor)
-        if site is not None and tensor.shape.rank:
+        if site is not None and site.kind and tensor.shape.rank:
             births.stand_for(_form(tensor), site)
 
 
-def _tensor(tensor: Any, site: Site | None) -> Known:
-    kind = site.kind if site else ""
-    category = "inputs" if site is None or _brings_data(kind) else "activations"
+def _tensor(tensor: Any, site: Site | None, is_input: Callable[[Any], bool]) -> Known:
     made = site or Site("eager tensor", "", "", None, "", "eager")
+    category = "inputs" if _brings_data(made.kind) or is_input(tensor) else "activations" if made.layer else "other"
     return Known(made, category, str(tuple(tensor.shape)), tensor.dtype.name)
 
 
 def _brings_data(kind: str) -> bool:
-    return kind in ("", "_EagerConst", "Const") or kind.startswith(("Iterator", "Read", "Random", "StatelessRandom"))
+    return kind in ("_EagerConst", "Const") or kind.startswith(("Iterator", "Read", "Random", "StatelessRandom"))
 
 
 def _variable(variable: Any, owner: Any, slot: bool, births: Births, layers: LayerNames) -> Known:

@@ -70,6 +70,7 @@ class _Inside(threading.local):
     depth = 0
     phase = "forward"
     calling = 0
+    handed: tuple[Any, ...] = ()
 
 
 class Steps:
@@ -87,7 +88,7 @@ class Steps:
         self._most_given: dict[object, int] = {}
         self._group: _Group | None = None
         self._counts_peaks = False
-        self._running = self._over = 0
+        self._running = self._one_calls = self._over = 0
         self._over_before = 0
         self.called: set[int] = set()
         """Identities of what was called since the last detailed step began, for their graphs."""
@@ -122,6 +123,14 @@ class Steps:
         """Whether no step is running, nor has one ended since this was last asked."""
         before, self._over_before = self._over_before, self._over
         return not self._running and before == self._over
+
+    def in_one_call(self) -> bool:
+        """Whether a step runs that is one call, begin to end."""
+        return bool(self._one_calls)
+
+    def handed(self) -> set[int]:
+        """Identities of the tensors that were handed to what this thread is calling."""
+        return {id(leaf) for leaf in _leaves(self._inside.handed)}
 
     def add_stretch(self, detail: Detail) -> None:
         """Something was recorded in full that is no step."""
@@ -287,13 +296,16 @@ class Steps:
         given = _given(arguments) if kind in ("function", "call") else 0
         if given > self._most_given.get(key, 0):
             self._most_given[key] = given
+        inside = self._inside
+        inside.handed = (arguments, options)
         if profiles:
             self._on_step.finish()
         else:
             self._on_step.begins(kind, key, given)
-        inside = self._inside
         inside.depth += 1
         self._running += 1
+        one_call = kind in ONE_CALL
+        self._one_calls += one_call
         if isinstance(key, int):
             inside.calling = key
             self.called.add(key)
@@ -312,8 +324,9 @@ class Steps:
             return result
         finally:
             self._running -= 1
+            self._one_calls -= one_call
             inside.depth -= 1
-            inside.calling = 0
+            inside.calling, inside.handed = 0, ()
 
     def _end(self, kind: str, name: str, key: object, start: float, repeats: int) -> None:
         watch = self._watch
@@ -360,6 +373,15 @@ def _given(arguments: Any) -> int:
         elif isinstance(argument, np.ndarray):
             total += argument.nbytes
     return total
+
+
+def _leaves(given: Any) -> Iterator[Any]:
+    """What lists, tuples and dictionaries hold, however deep."""
+    if isinstance(given, list | tuple | dict):
+        for part in given.values() if isinstance(given, dict) else given:
+            yield from _leaves(part)
+    else:
+        yield given
 
 
 def _is_symbolic(arguments: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -49,7 +50,9 @@ class Unseen:
         constants: Iterable[Sized],
         elements: Mapping[int, Known],
         survivors: Mapping[int, Sized],
+        sighted: Mapping[int, tuple[int, Site]] = MappingProxyType({}),
     ) -> None:
+        self._sighted = sighted
         self._survivors = dict(survivors)
         settled = _settled(variables, survivors)
         self._survivors.update(settled)
@@ -63,7 +66,14 @@ class Unseen:
         self._taken: Counter[int] = Counter()
 
     def take(self, address: int, requested: int) -> Known:
-        """What a chunk holds."""
+        """What a chunk holds; of what has no name, the line where it appeared, if it was seen."""
+        known = self._named(address, requested)
+        size, sighted = self._sighted.get(address, (-1, known.site))
+        if known.site != OTHER.site or size != requested:
+            return known
+        return known._replace(site=known.site._replace(source=sighted.source))
+
+    def _named(self, address: int, requested: int) -> Known:
         size, known = self._survivors.get(address, (-1, OTHER))
         if size != requested:
             return self._of_size(requested)

@@ -180,7 +180,9 @@ class Window:
         self._stack.enter_context(self._watch.quiet())
         owner.steps.called.clear()
         give_back_free_heap()  # the highest RSS of a run is that of a window: it has the profile's bytes as well
-        known = residents.addresses(residents.living(), owner.births, owner.layers())
+        alive = residents.living()
+        residents.note_sighted(alive.tensors, owner.sightings.found(), owner.births)
+        known = residents.addresses(alive, owner.births, owner.layers(), owner.input_test())
         unseen = owner.unseen()
         self._session = compat_watch.start_profile()
         if self._session is None:
