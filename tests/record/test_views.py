@@ -26,7 +26,7 @@ from lowtide.record.views import (
     step_spans,
     timeline_of,
 )
-from tests.report.recordings import a_detail, a_recording, without_tensorflow
+from tests.report.recordings import MIB, a_detail, a_recording, without_tensorflow
 
 
 def step(kind: str, at: float, device: int = 0, peak: int | None = None, repeats: int = 1) -> Step:
@@ -40,6 +40,19 @@ def test_of_details_as_high_the_last_tells_what_the_peak_was_made_of() -> None:
     assert fullest_detail(recording) is last
     assert peak is not None
     assert peak.detail is last
+
+
+def test_the_peak_is_in_the_call_that_reached_it_not_in_what_went_on_around_it() -> None:
+    detail = a_detail(step=1)
+    around, call = step("next", 0.0, peak=MIB), step("predict", 0.5, peak=detail.peak_bytes)
+    recording = replace(a_recording(), steps=(call, around._replace(stop=2.0)), details=(detail,), samples=())
+    peak = device_peak(recording)
+    assert peak is not None
+    assert (peak.step, peak.detail) == (0, detail)
+    lower = replace(recording, steps=(call._replace(device_peak_bytes=MIB), recording.steps[1]))
+    peak = device_peak(lower)
+    assert peak is not None
+    assert peak.step == 1
 
 
 def test_what_trains_counts_as_the_runs_steps_however_much_else_there_is() -> None:

@@ -88,7 +88,9 @@ NEAR = 0.01
 
 def device_peak(recording: Recording) -> Peak | None:
     """The highest the device's allocator went, by its own count."""
-    found = [Peak(d.peak_bytes, d.times[d.peak_at], d.step, d) for d in recording.details]
+    found = [
+        Peak(d.peak_bytes, d.times[d.peak_at], _step_at_peak(recording, d), d) for d in reversed(recording.details)
+    ]
     found += [
         Peak(step.device_peak_bytes, step.stop, number, None)
         for number, step in enumerate(recording.steps)
@@ -101,6 +103,22 @@ def device_peak(recording: Recording) -> Peak | None:
     fullest = fullest_detail(recording)
     near = fullest is not None and fullest.peak_bytes >= best.bytes * (1 - NEAR)
     return best._replace(detail=fullest) if near else best
+
+
+def _step_at_peak(recording: Recording, detail: Detail) -> int:
+    """The step in which a detail has its peak.
+
+    The detail of a step that is no call of its own goes from the end of one to the end of the next, and has the calls
+    in between in it: where such a call counts for more and reached the peak, it is the one.
+    """
+    time, steps = detail.times[detail.peak_at], recording.steps
+    within = [
+        number
+        for number, step in enumerate(steps)
+        if step.start <= time <= step.stop and (step.device_peak_bytes or 0) >= detail.peak_bytes
+    ]
+    known = [number for number in (detail.step, *within) if number < len(steps)]
+    return min(known, key=lambda number: STEP_KINDS.index(steps[number].kind), default=detail.step)
 
 
 def fullest_detail(recording: Recording) -> Detail | None:
