@@ -9,8 +9,9 @@ import keras
 import tensorflow as tf
 
 from lowtide.record.host import ProcessMemory
+from lowtide.tf.device import PeakSince
 from lowtide.tf.measured import InProcess, count_cpu_bytes
-from lowtide.tf.profile import counts_bytes, device_bytes
+from lowtide.tf.profile import counts_bytes
 from lowtide.units import format_size, parse_size
 
 MIB = 1 << 20
@@ -40,10 +41,10 @@ class MemoryCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras s
 
         model.fit(x, y, callbacks=[lowtide.keras.MemoryCallback(stop_above="8 GiB")])
 
-    `device_mib` is what the device has in use after the batch, `device_peak_mib` the most so far, `host_mib` the RSS of
-    the process. `stop_above` ends training after the batch that exceeds it: by the device's peak where the device
-    counts its bytes (a GPU does; a CPU with TF_CPU_ALLOCATOR_USE_BFC=1), else by RSS. `log_dir` gets TensorBoard
-    scalars, `recording` a file for `lowtide report`.
+    `device_mib` is what the device has in use after the batch, `device_peak_mib` the most since this `fit` began,
+    `host_mib` the RSS of the process. `stop_above` ends training after the batch that exceeds it: by the device's peak
+    where the device counts its bytes (a GPU does; a CPU with TF_CPU_ALLOCATOR_USE_BFC=1), else by RSS. `log_dir` gets
+    TensorBoard scalars, `recording` a file for `lowtide report`.
     """
 
     def __init__(
@@ -60,12 +61,12 @@ class MemoryCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras s
         self._writer: Any = None
         self._watching: InProcess | None = None
         self._batches = 0
-        self._counts = False
+        self._peak: PeakSince | None = None
         self.stopped_at: int | None = None
         """The bytes that ended training, when `stop_above` did."""
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._counts = counts_bytes()
+        self._peak = PeakSince() if counts_bytes() else None
         if self._log_dir is not None and self._writer is None:
             self._writer = _Scalars(os.fspath(self._log_dir))
         if self._file is not None:
@@ -99,6 +100,8 @@ class MemoryCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras s
     def on_train_end(self, logs: Any = None) -> None:
         if self._writer is not None:
             self._writer.flush()
+        if self._peak is not None:
+            self._peak.close()
         if self._watching is not None:
             watching, self._watching = self._watching, None
             watching.stop()
@@ -106,7 +109,6 @@ class MemoryCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras s
 
     def _measure(self) -> dict[str, int]:
         found = {"host": self._memory.rss()}
-        if self._counts:
-            device = device_bytes()
-            found.update(device=device["current"], device_peak=device["peak"])
+        if self._peak is not None:
+            found["device"], found["device_peak"] = self._peak.read()
         return found

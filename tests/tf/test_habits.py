@@ -103,6 +103,39 @@ def test_the_callback_logs_records_and_stops(tmp_path: Path) -> None:
     assert b"memory/device_peak_bytes" in events.read_bytes()
 
 
+BEFORE_FIT = """
+    import json
+    import keras
+    import numpy as np
+    import tensorflow as tf
+    import lowtide.keras
+
+    device = "CPU:0"
+    big = tf.ones([1024, 1024, 16])
+    del big
+    told = [tf.config.experimental.get_memory_info(device)["peak"]]
+    model = keras.Sequential([keras.Input([64]), keras.layers.Dense(10)])
+    model.compile("adam", "mse")
+    x, y = np.ones([320, 64], "float32"), np.ones([320, 10], "float32")
+    watching = lowtide.keras.MemoryCallback(stop_above="32 MiB")
+    history = model.fit(x, y, batch_size=32, epochs=2, verbose=0, callbacks=[watching]).history
+    told.append(tf.config.experimental.get_memory_info(device)["peak"])
+    tf.config.experimental.reset_memory_stats(device)
+    told.append(tf.config.experimental.get_memory_info(device)["peak"])
+    print(json.dumps({"history": history, "stopped": watching.stopped_at, "told": told}))
+"""
+
+
+def test_the_callback_counts_from_where_fit_began_and_the_script_is_told_its_own_peak() -> None:
+    answer = run_script(BEFORE_FIT)
+    assert answer["stopped"] is None, "what was freed before fit is not its own"
+    assert max(answer["history"]["device_peak_mib"]) < 32
+    before, after, since_reset = answer["told"]
+    assert before >= 64 << 20
+    assert after == before, "as if nobody had reset the peak"
+    assert since_reset < 32 << 20
+
+
 TESTS = """
     import pytest
     import tensorflow as tf

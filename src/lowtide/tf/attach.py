@@ -16,7 +16,7 @@ from lowtide.record import Site
 from lowtide.tf import compat, compat_watch, residents
 from lowtide.tf.census import made_so_far, take_census
 from lowtide.tf.counting import LIMIT, hide, variable
-from lowtide.tf.device import DeviceCounter
+from lowtide.tf.device import COUNTER
 from lowtide.tf.hooks import LayerSources, layer_init
 from lowtide.tf.labels import LayerNames
 from lowtide.tf.nodes import KnownGraphs
@@ -59,7 +59,8 @@ class Attachment:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self.device_counter = DeviceCounter()
+        self.device_counter = COUNTER
+        COUNTER.forget("sample", "step", "detail", "split")
         self.births = Births()
         self.graphs = KnownGraphs()
         self.sources = LayerSources()

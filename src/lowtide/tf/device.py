@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from lowtide.tf import compat
+from lowtide.tf import compat, compat_watch
 from lowtide.tf.compat_watch import Chunk, CpuAllocator, Stats, cpu_allocator, devices_have_started
-from lowtide.tf.profile import counts_bytes
+from lowtide.tf.profile import counts_bytes, device_bytes
 
 
 class Opened(NamedTuple):
@@ -36,6 +36,7 @@ class DeviceCounter:
         self._lock = threading.Lock()
         self._opened: Opened | None = None
         self._peaks = {"script": 0}
+        self._answers: Any = None
 
     @property
     def opened(self) -> Opened | None:
@@ -67,6 +68,12 @@ class DeviceCounter:
             highest = max(peaks.get(reader, 0), stats.peak)
             peaks[reader] = stats.in_use
             return Stats(stats.in_use, highest, stats.reserved)
+
+    def forget(self, *readers: str) -> None:
+        """They ask no more, or begin anew."""
+        with self._lock:
+            for reader in readers:
+                self._peaks.pop(reader, None)
 
     def in_use(self) -> int | None:
         """Bytes now, where they can be had at little cost; no reader's peak is touched."""
@@ -110,9 +117,53 @@ class DeviceCounter:
 
         return reset_memory_stats
 
+    def answer_the_script(self) -> None:
+        """From here on the script's questions are answered from our books, whoever hooks in and out meanwhile."""
+        context: Any = compat_watch.CONTEXT_CLASS
+        if self._answers is None or context.get_memory_info is not self._answers:
+            context.get_memory_info = self._answers = self.answering(context.get_memory_info)
+            context.reset_memory_stats = self.resetting(context.reset_memory_stats)
+
     def _is_ours(self, device: Any) -> bool:
         return self._cpu is not None and counts_bytes() and str(device).upper().endswith(self._name.upper())
 
     @property
     def _name(self) -> str:
         return self.opened.name if self.opened else ""
+
+
+COUNTER = DeviceCounter()
+"""There is one count, so all who read it keep one set of books."""
+
+
+class PeakSince:
+    """The most that the device has had since this was made. What the script is told of its peak stays as it was."""
+
+    def __init__(self) -> None:
+        self._reader = f"since {id(self)}"
+        COUNTER.open()
+        self._before = self._highest = 0
+        if self._can_reset:
+            COUNTER.answer_the_script()
+            COUNTER.read(self._reader)
+        else:
+            self._before = device_bytes()["peak"]
+
+    @property
+    def _can_reset(self) -> bool:
+        """On a GPU the script would see it: there only a peak above the one before is known to be new."""
+        return COUNTER.opened is not None and COUNTER.opened.cpu is not None
+
+    def read(self) -> tuple[int, int]:
+        """In use now, and the peak."""
+        if self._can_reset:
+            stats = COUNTER.read(self._reader)
+            in_use, peak = (stats.in_use, stats.peak) if stats else (0, 0)
+        else:
+            found = device_bytes()
+            in_use, peak = found["current"], found["peak"] if found["peak"] > self._before else 0
+        self._highest = max(self._highest, in_use, peak)
+        return in_use, self._highest
+
+    def close(self) -> None:
+        COUNTER.forget(self._reader)
