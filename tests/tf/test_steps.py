@@ -10,10 +10,13 @@ import pytest
 
 from lowtide.record import Writer, create_recording, load_recording
 from lowtide.record.types import Machine, Run
+from lowtide.tf import compat_watch
+from lowtide.tf.attach import Attachment
 from lowtide.tf.compat_watch import Stats
 from lowtide.tf.device import DeviceCounter, Opened
 from lowtide.tf.steps import SEVERAL, Steps
 from lowtide.tf.watch import Options, Watch
+from lowtide.tf.windows import Window
 
 pytestmark = pytest.mark.tensorflow
 
@@ -112,3 +115,30 @@ def test_the_first_step_keeps_its_peak_though_a_sample_is_taken_in_the_middle(tm
     steps.finish()
     writer.close()
     assert [step.device_peak_bytes for step in load_recording(file).steps] == [70]
+
+
+class Mapped(Device):
+    """A device that has a map, and nothing on it."""
+
+    def chunks(self) -> list[Any]:
+        return []
+
+
+def test_only_a_profiler_of_the_scripts_own_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "run.db"
+    create_recording(file, Run("x", (), "", 0.0, Machine(1, 1, 1, None), {}, "off", {}))
+    watch = Watch(Writer(file), 0.0, Options())
+    owner: Any = Attachment(watch)
+    owner.device_counter = Mapped()
+    first, second = Window(watch, owner, "first call", 1), Window(watch, owner, "first call", 2)
+    profiles = iter([object()])
+    monkeypatch.setattr(compat_watch, "start_profile", lambda: next(profiles, None))
+    monkeypatch.setattr(compat_watch, "drop_profile", lambda profile: None)
+    assert first.open()
+    assert not second.open(), "another thread's window is open"
+    watch.writer.flush()
+    assert load_recording(file).notes == ()
+    first.drop()
+    assert not second.open(), "the script has the profiler"
+    watch.writer.close()
+    assert load_recording(file).notes == ("no detailed steps: the script runs TensorFlow's profiler itself",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 LARGE = 1000
 """Ops of a graph. Optimizing it makes many times as many allocations, all of them gone before it runs, and TensorFlow's
 profiler would keep each of them until the window closes. So such a window opens when that is done."""
+
+_PROFILER = threading.Lock()
+"""Whoever holds it has a window of ours open, in whatever thread."""
 
 
 class Windows:
@@ -174,9 +178,19 @@ class Window:
         self._session: Any = None
 
     def open(self) -> bool:
-        owner = self._owner
-        if owner.device_counter.chunks() is None:
+        """Whether it could be: there is one profiler, and another thread's window or the script may have it."""
+        if self._owner.device_counter.chunks() is None or not _PROFILER.acquire(blocking=False):
             return False
+        opened = False
+        try:
+            opened = self._open()
+        finally:
+            if not opened:
+                _PROFILER.release()
+        return opened
+
+    def _open(self) -> bool:
+        owner = self._owner
         self._stack.enter_context(self._watch.quiet())
         owner.steps.called.clear()
         give_back_free_heap()  # the highest RSS of a run is that of a window: it has the profile's bytes as well
@@ -200,13 +214,19 @@ class Window:
     def drop(self) -> None:
         """Nothing of it is wanted."""
         self._stack.close()
-        compat_watch.drop_profile(self._session)
+        try:
+            compat_watch.drop_profile(self._session)
+        finally:
+            _PROFILER.release()
 
     def close(self, number: int | None) -> Any:
         """The Detail, or None when the call it was for turned out to be none."""
         owner = self._owner
         self._stack.close()
-        raw = compat_watch.stop_profile(self._session)
+        try:
+            raw = compat_watch.stop_profile(self._session)
+        finally:
+            _PROFILER.release()
         stop = self._watch.now
         if number is None:
             return None
