@@ -16,6 +16,31 @@ from tests.tf.children import run_script
 
 pytestmark = pytest.mark.tensorflow
 
+OPENING = """
+    import json
+    import tensorflow as tf
+    from lowtide.tf import compat_watch
+    from lowtide.tf.compat import replaced
+
+    seen = []
+
+    def noting(original):
+        def method(context):
+            before = compat_watch.devices_have_started()
+            original(context)
+            seen.append((before, compat_watch.devices_have_started()))
+        return method
+
+    with replaced(compat_watch.CONTEXT_CLASS, compat_watch.OPEN_DEVICES, noting):
+        tf.ones((2, 2))
+    print(json.dumps(seen[0]))
+"""
+
+
+def test_open_devices() -> None:
+    assert run_script(OPENING) == [False, True]
+
+
 ALLOCATOR = """
     import json, time
     import tensorflow as tf

@@ -160,18 +160,42 @@ TESTS = """
 """
 
 
+LATE = """
+    import pytest
+
+    @pytest.mark.peak_memory("20 MiB")
+    def test_late():
+        import tensorflow as tf
+        held = tf.ones((1024, 1024, 8))  # first op
+        return None
+"""
+
+
+def run_tests(file: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-p", "lowtide.pytest_plugin", "-p", "no:cacheprovider", "--lowtide"]
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {**os.environ, **quiet, **CONTROLLED}
+    options = ["-W", "ignore", "--strict-markers", "--rootdir", str(file.parent), str(file)]
+    return subprocess.run(
+        [*command, *options], env=environment, cwd=file.parent, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_test_that_opens_the_device_itself_has_its_lines(tmp_path: Path) -> None:
+    file = tmp_path / "test_memory.py"
+    file.write_text(textwrap.dedent(LATE))
+    line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if "# first op" in text)
+    said = run_tests(file).stdout
+    assert "peak memory: limit 20.00 MiB, measured 32.00 MiB on the device" in said
+    assert f"32.00 MiB  {file}:{line}" in said
+
+
 def test_pytest_fails_with_limit_measure_and_lines(tmp_path: Path) -> None:
     file = tmp_path / "test_memory.py"
     file.write_text(textwrap.dedent(TESTS))
     lines = file.read_text().splitlines()
     large, leak = (next(n for n, text in enumerate(lines, 1) if mark in text) for mark in ("# large", "# leak"))
-    command = [sys.executable, "-m", "pytest", "-p", "lowtide.pytest_plugin", "-p", "no:cacheprovider", "--lowtide"]
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    environment = {**os.environ, **quiet, **CONTROLLED}
-    options = ["-W", "ignore", "--strict-markers", "--rootdir", str(tmp_path), str(file)]
-    done = subprocess.run(
-        [*command, *options], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_tests(file)
     said = done.stdout
     assert done.returncode == 1, done.stdout + done.stderr
     assert "2 failed, 2 passed" in said

@@ -106,6 +106,8 @@ class Profile(NamedTuple):
     folder: Any
 
 
+OPEN_DEVICES = "ensure_initialized"
+"""The method of `CONTEXT_CLASS` that every first op calls before it runs, and that opens the devices."""
 PROFILER: Any = _pywrap_profiler
 """Its `ProfilerSession` is made by `tf.profiler.experimental.start`, and one process can have one at a time."""
 PROFILER_SESSION_CLASS = _Session = _pywrap_profiler.ProfilerSession

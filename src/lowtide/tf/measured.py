@@ -82,7 +82,7 @@ class InProcess:
             return
         self.attachment = watch.attempt("TensorFlow", lambda: _attached(watch))
         if self._whole and self.attachment is not None:
-            self.attachment.windows.whole()
+            self.attachment.record_all()
 
     def stop(self, error: BaseException | None = None) -> Recording:
         watch = self.watch
