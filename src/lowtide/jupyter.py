@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
+import shlex
 from html import escape
 from typing import Any
 
 from lowtide.record import CATEGORIES, Detail, Recording
 from lowtide.record.views import by_category, by_line, category_curve, device_peak, fullest_detail, host_peak
+from lowtide.report.contents import line_name
 from lowtide.runs import Measurement, measure
 from lowtide.units import format_size
 
@@ -23,15 +25,15 @@ _COLOURS = ("#4e79a7", "#b07aa1", "#e15759", "#59a14f", "#edc948", "#76b7b2", "#
 def load_ipython_extension(shell: Any) -> None:
     """What `%load_ext lowtide.jupyter` calls."""
 
-    def lowtide(line: str, cell: str) -> Shown:
-        return run_cell(shell, line, cell)
+    def lowtide(line: str, cell: str) -> None:
+        _display(run_cell(shell, line, cell))  # not returned: the cell's own result is the one of `Out`
 
     shell.register_magic_function(lowtide, "cell", "lowtide")
 
 
 def run_cell(shell: Any, line: str, cell: str) -> Shown:
     """Run the cell as the shell would, measured. An error of the cell is shown by the shell, and raised again."""
-    measured, result = measure(line.strip() or None), None
+    measured, result = measure(_file(line)), None
     try:
         with measured:
             result = shell.run_cell(cell)
@@ -42,6 +44,16 @@ def run_cell(shell: Any, line: str, cell: str) -> Shown:
         _display(Shown(measured))
         raise _seen(error) from None
     return Shown(measured)
+
+
+def _file(line: str) -> str | None:
+    """The file that the magic was given, if any."""
+    words = shlex.split(line)
+    if len(words) > 1 or (words and words[0].startswith("-")):
+        from IPython.core.error import UsageError
+
+        raise UsageError(f"%%lowtide {line.strip()}: expected nothing or one file, such as %%lowtide cell.db")
+    return words[0] if words else None
 
 
 def _display(shown: Shown) -> None:
@@ -72,7 +84,7 @@ class Shown:
     def _repr_html_(self) -> str:
         recording = self.measured.recording
         detail = fullest_detail(recording)
-        chart = _chart(detail) + _legend(detail) + _lines(detail) if detail else ""
+        chart = _chart(detail) + _legend(detail) + _lines(detail) if detail and detail.peak_bytes else ""
         return f'<div style="font-family:sans-serif;font-size:13px">{_headline(recording)}{chart}</div>'
 
     def __repr__(self) -> str:
@@ -123,8 +135,7 @@ def _legend(detail: Detail) -> str:
 
 def _lines(detail: Detail) -> str:
     rows = [
-        f"<tr><td>{format_size(size)}</td><td>{escape(source.file)}:{source.line}</td></tr>"
+        f"<tr><td>{format_size(size)}</td><td>{escape(line_name(source))}</td></tr>"
         for source, size in list(by_line(detail).items())[:6]
-        if source is not None
     ]
     return f"<table>{''.join(rows)}</table>"

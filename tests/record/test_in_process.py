@@ -81,3 +81,22 @@ def test_an_error_of_a_cell_is_shown_once_with_the_measurement_and_stops_what_fo
     assert done.stdout.count(f"{error}:") == 1
     assert f"failed with {error} after" in done.stdout
     assert "host peak" in done.stdout
+
+
+def test_a_cell_shows_its_result_once_and_takes_one_file_at_most(tmp_path: Path) -> None:
+    pytest.importorskip("IPython")
+    code = """
+        from IPython.core.interactiveshell import InteractiveShell
+
+        shell = InteractiveShell.instance(colors="nocolor")
+        shell.run_cell("%load_ext lowtide.jupyter", store_history=True)
+        shell.run_cell("%%lowtide\\n40 + 2", store_history=True)
+        assert not shell.run_cell("%%lowtide --bogus x y\\n1").success
+    """
+    done = python(tmp_path, code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Out[") == 1
+    assert "host peak" in done.stdout
+    assert "by category" not in done.stdout
+    assert done.stderr.count("UsageError: %%lowtide --bogus x y: expected nothing or one file") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["test_code.py"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lowtide.jupyter import run_cell
 from lowtide.record import load_recording
 from lowtide.record.views import by_category
 from lowtide.tf.child import CONTROLLED
@@ -210,10 +211,32 @@ def test_a_notebook_cell_is_measured_and_drawn() -> None:
     interactive = pytest.importorskip("IPython.core.interactiveshell")
     shell: Any = interactive.InteractiveShell.instance()
     shell.run_line_magic("load_ext", "lowtide.jupyter")
-    shown = shell.run_cell_magic("lowtide", "", "import tensorflow as tf\nheld = tf.ones((10, 10))")
+    shown = run_cell(shell, "", "import tensorflow as tf\nheld = tf.ones((10, 10))")
     assert "held" in shell.user_ns
     assert "host peak" in shown._repr_html_()
     assert "host peak" in repr(shown)
     with pytest.raises(ZeroDivisionError):
         shell.run_cell_magic("lowtide", "", "1 / 0")
     interactive.InteractiveShell.clear_instance()
+
+
+CELL = """
+    import json
+    from IPython.core.interactiveshell import InteractiveShell
+    from lowtide.jupyter import run_cell
+    from lowtide.record.views import by_line, fullest_detail
+
+    shell = InteractiveShell.instance()
+    shown = run_cell(shell, "", "import tensorflow as tf\\na = tf.ones((1024, 1024))\\nb = a * 2")
+    recording = shown.measured.recording
+    lines = [(s.file, s.line) for s in by_line(fullest_detail(recording)) if s]
+    print(json.dumps({"lines": lines, "texts": list(recording.sources.values())}))
+"""
+
+
+def test_the_lines_of_a_cell_are_named() -> None:
+    pytest.importorskip("IPython")
+    answer = run_script(CELL)
+    assert sorted(line for _, line in answer["lines"]) == [2, 3]
+    assert {file.partition("-")[0] for file, _ in answer["lines"]} == {"<ipython"}
+    assert any("b = a * 2" in text for text in answer["texts"])

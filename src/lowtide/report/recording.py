@@ -69,7 +69,7 @@ def _parts(recording: Recording, file: str | None) -> Iterator[RenderableType]:
     yield _facts(recording)
     yield from _charts(recording)
     detail = fullest_detail(recording)
-    if detail is not None:
+    if detail is not None and detail.peak_bytes:
         yield _contents(detail, device_peak(recording))
         yield _lines(recording, detail)
     yield _host(recording)

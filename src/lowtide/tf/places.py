@@ -16,12 +16,19 @@ from typing import Any
 from lowtide.program import Source
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
+_LAUNCHERS = sysconfig.get_paths()["scripts"]
+CELL = "<ipython-input"
+"""How the code of a notebook's cell is named, where it has no file."""
 _LIBRARIES = tuple({sysconfig.get_paths()[k] for k in ("purelib", "platlib", "stdlib")} | {_PACKAGE})
 
 
 @cache
 def is_users_file(path: str) -> bool:
     """Whether a code file is neither a library's nor Lowtide's, nor what autograph made of the user's."""
+    if path.startswith(CELL):
+        return True
+    if Path(path).parent == Path(_LAUNCHERS) and not Path(path).suffix:
+        return False  # it starts a program that was installed: `ipython`, `pytest`
     return not path.startswith((*_LIBRARIES, "<")) and not Path(path).name.startswith("__autograph_generated_file")
 
 

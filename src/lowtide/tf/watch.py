@@ -8,6 +8,7 @@ cannot be recorded becomes a note.
 from __future__ import annotations
 
 import contextlib
+import linecache
 import os
 import sys
 import threading
@@ -21,7 +22,7 @@ from lowtide.program import Source
 from lowtide.record import HOST_PARTS, HostSplit, Refusal, Sample, Step, Writer
 from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, fitted, heap_reader
 from lowtide.record.types import INSIDE
-from lowtide.tf.places import line_of
+from lowtide.tf.places import CELL, line_of
 from lowtide.tf.tracers import traced_bytes, traced_lines
 
 FASTEST, SLOWEST, SAMPLES = 0.1, 2.0, 2000
@@ -57,6 +58,11 @@ class Attached(Protocol):
 
     def finish(self) -> None:
         """The last things to record, when all is over."""
+
+
+def _text(file: str) -> str:
+    """What is in a file, or in a notebook's cell."""
+    return "".join(linecache.getlines(file)) if file.startswith(CELL) else Path(file).read_text()
 
 
 class Watch:
@@ -119,7 +125,7 @@ class Watch:
         if source is not None and source.file not in self._files:
             self._files.add(source.file)
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                self.writer.source(source.file, Path(source.file).read_text())
+                self.writer.source(source.file, _text(source.file))
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
