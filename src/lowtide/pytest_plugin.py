@@ -5,7 +5,7 @@
     pytest --lowtide                        measures every test, and shows those that need most
 
 Bytes are the device's where TensorFlow counts them (a GPU; a CPU, which this plugin puts on the counting allocator when
-a test asks for it before TensorFlow has started), else the growth of the process.
+a test asks for it before TensorFlow has started) and the test has used it; else the growth of the process.
 """
 
 from __future__ import annotations
@@ -72,11 +72,14 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if mark is None and not wanted:
         return (yield)
     limit = _limit(mark)
+    from lowtide.record.host import HighWater
     from lowtide.runs import measure
 
     with measure() as measured:
+        process = HighWater()
         yield
-    need = _need(item.nodeid, measured.recording)
+        grown = process.grown()
+    need = _need(item.nodeid, measured.recording, grown)
     item.config.stash[_NEEDS].append(need)
     if limit is not None and need.size > limit:
         pytest.fail(_too_much(need, limit, measured.recording), pytrace=False)
@@ -115,16 +118,19 @@ def _misused(mark: str, said: str) -> NoReturn:
     pytest.fail(f"pytest.mark.{mark}: {said}", pytrace=False)
 
 
-def _need(test: str, recording: Recording) -> Need:
-    """The peak above where the test began: what earlier tests left behind is not this one's."""
-    from lowtide.record.views import device_peak, fullest_detail, inside, run_samples
+def _need(test: str, recording: Recording, grown: int) -> Need:
+    """The peak above where the test began: what earlier tests left behind is not this one's.
+
+    A test that moved nothing on the device needed the bytes by which the process has `grown`.
+    """
+    from lowtide.record.views import device_peak, fullest_detail, inside
 
     peak, detail = device_peak(recording), fullest_detail(recording)
     if peak is not None and (detail is not None or peak.bytes):
         begin = detail.begin_bytes if detail else min(s.device_bytes or 0 for s in inside(recording))
-        return Need(test, max(0, peak.bytes - begin), "on the device")
-    sizes = [sample.rss_bytes for sample in run_samples(recording) if sample.rss_bytes]
-    return Need(test, max(sizes) - sizes[0] if sizes else 0, "of the process")
+        if peak.bytes > begin:
+            return Need(test, peak.bytes - begin, "on the device")
+    return Need(test, grown, "of the process")
 
 
 def _too_much(need: Need, limit: int, recording: Recording) -> str:
@@ -211,7 +217,7 @@ def _leaks(grown: Need, allowed: int, steps: int, item: pytest.Function, argumen
         return said[0]  # its peak is being measured already: there is one profiler
     held = [row for row in measured.recording.census if row.made or row.held_at]
     for row in held[:TOP]:
-        line = row.held_at or row.made
+        line = row.made or row.held_at  # of several lines that put things there, the code does not show which it was
         assert line is not None
         where = f" in {row.holder}" if row.holder else ""
         said.append(f"  {format_size(row.bytes):>10}  {row.objects} x {row.kind} {row.example}{where}")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lowtide.record.host import HighWater
+
 
 def python(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[str]:
     file = folder / "test_code.py"
@@ -100,3 +102,11 @@ def test_a_cell_shows_its_result_once_and_takes_one_file_at_most(tmp_path: Path)
     assert "by category" not in done.stdout
     assert done.stderr.count("UsageError: %%lowtide --bogus x y: expected nothing or one file") == 1
     assert [file.name for file in tmp_path.iterdir()] == ["test_code.py"]
+
+
+def test_what_a_process_had_for_a_moment_is_grown_by() -> None:
+    high = HighWater()
+    held = bytearray(64 << 20)
+    del held
+    assert 60 << 20 <= high.grown() < 128 << 20, "the kernel counts in lots of pages"
+    assert HighWater().grown() < 32 << 20

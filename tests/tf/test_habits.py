@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -138,6 +139,7 @@ def test_the_callback_counts_from_where_fit_began_and_the_script_is_told_its_own
 
 
 TESTS = """
+    import numpy as np
     import pytest
     import tensorflow as tf
 
@@ -151,6 +153,14 @@ TESTS = """
     def test_large():
         tf.ones((1024, 1024))  # large
 
+    @pytest.mark.peak_memory("20 MiB")
+    def test_array():
+        assert np.ones((1024, 1024, 10)).sum() > 0
+
+    @pytest.mark.peak_memory("60 MiB")
+    def test_small_array():
+        assert np.ones((1024, 1024)).sum() > 0
+
     @pytest.mark.no_leak(steps=5)
     def test_tidy():
         tf.ones((256, 256))
@@ -158,8 +168,10 @@ TESTS = """
     @pytest.mark.no_leak(steps=5)
     def test_leaks():
         kept.append(tf.ones((256, 256)))  # leak
-"""
 
+    def test_keeps_once():
+        kept.append(None)
+"""
 
 LATE = """
     import pytest
@@ -199,7 +211,10 @@ def test_pytest_fails_with_limit_measure_and_lines(tmp_path: Path) -> None:
     done = run_tests(file)
     said = done.stdout
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "2 failed, 2 passed" in said
+    assert "3 failed, 4 passed" in said
+    array = re.search(r"peak memory: limit 20.00 MiB, measured ([0-9.]+) MiB of the process", said)
+    assert array, "an array is the process's, whatever ran before"
+    assert 76 < float(array[1]) < 110
     assert "peak memory: limit 1.00 MiB, measured 4.00 MiB" in said
     assert f"test_memory.py:{large}" in said
     assert "memory leak: limit 4.00 KiB a step, measured 256.0 KiB a step on the device, over 5 steps" in said
