@@ -25,8 +25,9 @@ from lowtide.tf.watch import Watch
 
 LEAST = 4 << 20
 """Smaller chunks are made too quickly to be seen being made."""
-PACE, IN_STEPS = 0.005, 0.05
-"""Seconds between two looks, and while a step that is one call runs: those have their own records."""
+FASTEST, SLOWEST, LOOKS = 0.005, 0.05, 4000
+"""Seconds between two looks, at first and at last: what the run has lasted divided by so many, in between. While a step
+that is one call runs, the last: those have their own records."""
 SHARE, SAVED = 0.01, 0.25
 """Reading the allocator's map may take this part of the time, and so many seconds at once where it took less before."""
 
@@ -53,7 +54,8 @@ class Sightings:
 
     def _loop(self) -> None:
         while self._watch.alive:
-            time.sleep(IN_STEPS if self._in_step() else PACE)
+            pace = SLOWEST if self._in_step() else min(SLOWEST, max(FASTEST, self._watch.now / LOOKS))
+            time.sleep(pace)
             self._watch.attempt("lines of tensors", self._look)
 
     def _look(self) -> None:
