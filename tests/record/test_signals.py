@@ -13,33 +13,36 @@ import pytest
 
 from lowtide.record import load_recording
 
-SAVES = """
+SAY = """
 import os, signal, sys
 
+def say(word):
+    os.write(1, str(word).encode() + bytes([10]))  # `print` may be interrupted by itself
+"""
+SAVES = f"""{SAY}
 def save(number, frame):
-    print("saved", flush=True)
+    say("saved")
     sys.exit(5)
 
 signal.signal(signal.SIGTERM, save)
-signal.signal(signal.SIGHUP, lambda *_: print("hup", flush=True))
-signal.signal(signal.SIGUSR1, lambda *_: print("one", flush=True))
-signal.signal(signal.SIGUSR2, lambda *_: print("two", flush=True))
-print(os.getpid(), flush=True)
+signal.signal(signal.SIGHUP, lambda *_: say("hup"))
+signal.signal(signal.SIGUSR1, lambda *_: say("one"))
+signal.signal(signal.SIGUSR2, lambda *_: say("two"))
+say(os.getpid())
 while True:
     signal.pause()
 """
-STUBBORN = """
-import signal, sys
+STUBBORN = f"""{SAY}
 told = []
 
 def tell(number, frame):
     told.append(number)
-    print("not yet" if len(told) < 3 else "well then", flush=True)
+    say("not yet" if len(told) < 3 else "well then")
     if len(told) == 3:
         sys.exit(0)
 
 signal.signal(signal.SIGTERM, tell)
-print("ready", flush=True)
+say("ready")
 while True:
     signal.pause()
 """
