@@ -64,3 +64,24 @@ def test_the_variable_stays_where_it_is_and_needs_no_more_bytes_than_before() ->
 )
 def test_any_other_assignment_is_left_as_it_is(other: Program) -> None:
     assert written_in_place(other) is other
+
+
+def test_an_assignment_in_a_branch_is_written_in_place_too() -> None:
+    """The branch does not read the variable: what it is, is known from outside."""
+    values = (Value("resource", ()), Value("float32", ROWS))
+    arm = Program(
+        (
+            Op("v", "Placeholder", (), (0,)),
+            Op("zeros", "Const", (), (1,)),
+            Op("assign", "AssignVariableOp", (0, 1), ()),
+        ),
+        values, (0,), (), keep=(2,),
+    )  # fmt: skip
+    step = step_that_assigns()
+    ops = (*step.ops[:3], Op("choose", "If", (2, 0), (), bodies=(0, 0)))
+    program = written_in_place(replace(step, ops=ops, keep=(3,), functions=(arm,)))
+    verify(program)
+    (body,) = program.functions
+    assert [op.kind for op in body.ops if op.name.startswith("assign")] == [WRITE, SETTLE]
+    assert body.keep == (len(body.ops) - 1,)
+    assert program.ops == ops

@@ -152,6 +152,7 @@ def learning_rates_that_change(fit: Fit) -> tuple[Any, Any]:
 OPTIMIZERS: tuple[Callable[[], Any], ...] = (
     lambda: keras.optimizers.SGD(1e-2, momentum=0.9, nesterov=True, use_ema=True),
     lambda: keras.optimizers.Adafactor(1e-2),
+    lambda: keras.optimizers.Adam(1e-2, gradient_accumulation_steps=2),  # assigns in a branch
 )
 
 

@@ -10,6 +10,7 @@ op turns that off again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from lowtide.program import Dim, Op, Program, Value
@@ -24,8 +25,27 @@ _FLOATS = frozenset({"float32", "float64", "float16", "half", "bfloat16"})
 
 
 def written_in_place(program: Program) -> Program:
-    """The same step, with the assignments of its large variables as two ops each."""
-    assigned = _assigned(program)
+    """The same step, with the assignments of its large variables as two ops each, those in branches and loops too."""
+    return _rewritten(program, {r.value: None for r in program.residents if r.bytes >= SMALLEST})
+
+
+def _rewritten(program: Program, large: Mapping[int, Value | None]) -> Program:
+    """A step, or a part of one that is given handles of large variables: what each is when read, if that is known."""
+    reads = {op.inputs[0]: program.values[op.outputs[0]] for op in program.ops if op.kind == "ReadVariableOp"}
+    known = {handle: reads.get(handle, value) for handle, value in large.items()}
+    functions = list(program.functions)
+    for op in program.ops:
+        for number in op.bodies:
+            body = functions[number]
+            given = zip(body.inputs, op.inputs[len(op.inputs) - len(body.inputs) :], strict=True)
+            functions[number] = _rewritten(body, {inside: known[value] for inside, value in given if value in known})
+    if tuple(functions) != program.functions:
+        program = replace(program, functions=tuple(functions))
+    return _as_two_ops(program, known)
+
+
+def _as_two_ops(program: Program, known: Mapping[int, Value | None]) -> Program:
+    assigned = _assigned(program, known)
     if not assigned:
         return program
     begin, stride = len(program.values), len(program.values) + 1
@@ -50,15 +70,12 @@ def writer_of(assignment: str) -> str:
     return f"{assignment}/{SCOPE}"
 
 
-def _assigned(program: Program) -> set[int]:
+def _assigned(program: Program, known: Mapping[int, Value | None]) -> set[int]:
     """Assignments of a whole large variable by a value of the shape that it has."""
-    large = {resident.value for resident in program.residents if resident.bytes >= SMALLEST}
-    read_as = {op.inputs[0]: program.values[op.outputs[0]] for op in program.ops if op.kind == "ReadVariableOp"}
     return {
         index
         for index, op in enumerate(program.ops)
-        if op.kind == "AssignVariableOp" and op.inputs[0] in large & read_as.keys()
-        if program.values[op.inputs[1]] == read_as[op.inputs[0]]
+        if op.kind == "AssignVariableOp" and program.values[op.inputs[1]] == known.get(op.inputs[0])
         if _is_settled(program.values[op.inputs[1]])
     }
 

@@ -160,15 +160,7 @@ class _Builder:
         return attrs
 
     def _bodies_of(self, node: Any, phase: str) -> tuple[int, ...]:
-        if node.op in LOOPS:
-            names = [node.attr["cond"].func.name, node.attr["body"].func.name]
-        elif node.op in BRANCHES:
-            names = branch_names(node)
-        elif node.op in CALLS:
-            names = [node.attr["f"].func.name]
-        else:
-            return ()
-        return tuple(self._body(name, phase) for name in names)
+        return tuple(self._body(name, phase) for name in body_names(node))
 
     def _body(self, name: str, phase: str) -> int:
         function = self._functions[name]
@@ -205,6 +197,15 @@ class _Builder:
 def _no_law(what: str, batches: Sequence[int]) -> str:
     right = " and ".join(map(str, sorted(batches)[-2:]))
     return f"its {what} is no line in the batch: right at batches {right}, a line beyond them"
+
+
+def body_names(node: Any) -> list[str]:
+    """The functions that a loop, a branch or a call runs, as `Op.bodies` has them."""
+    if node.op in LOOPS:
+        return [node.attr["cond"].func.name, node.attr["body"].func.name]
+    if node.op in BRANCHES:
+        return list(branch_names(node))
+    return [node.attr["f"].func.name] if node.op in CALLS else []
 
 
 _POOL_OF_GRADIENT = {"MaxPoolGrad": "MaxPool", "MaxPool3DGrad": "MaxPool3D"}

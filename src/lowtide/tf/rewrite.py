@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import tensorflow as tf
@@ -21,6 +21,7 @@ from lowtide.simulate import Preparation
 from lowtide.simulate.interleave import Ceiling, Loose
 from lowtide.simulate.overlap import loosened
 from lowtide.tf import compat
+from lowtide.tf.build import body_names
 from lowtide.tf.capture import Step
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import CONTROL, in_order, parse_tensor
@@ -57,21 +58,51 @@ def planned_graph(graph_def: GraphDef, plan: Plan) -> GraphDef:
 
 
 def _written_in_place(graph_def: GraphDef, program: Program) -> GraphDef:
-    """The nodes as `lowtide.plan.in_place` lists the ops."""
-    writers = {op.name for op in program.ops if op.kind == in_place.WRITE}
-    if not any(in_place.writer_of(node.name) in writers for node in graph_def.node):
-        return graph_def
+    """The nodes, and those of functions, as `lowtide.plan.in_place` lists the ops."""
     result = _without_nodes(graph_def)
     device = graph_def.node[0].device
+    result.node.extend(_nodes_in_place(graph_def.node, _writers(program), device, ""))
+    functions = {function.signature.name: function for function in result.library.function}
+    for name, body in _bodies(graph_def.node, program, functions):
+        nodes = _nodes_in_place(functions[name].node_def, _writers(body), "", ":output:0")
+        del functions[name].node_def[:]
+        functions[name].node_def.extend(nodes)
+    return result
+
+
+def _writers(program: Program) -> set[str]:
+    return {op.name for op in program.ops if op.kind == in_place.WRITE}
+
+
+def _bodies(nodes: Iterable[Any], program: Program, functions: Mapping[str, Any]) -> list[tuple[str, Program]]:
+    """The functions that these nodes run and those that they do, innermost first, with the Program of each."""
+    by_name = {node.name: node for node in nodes}
+    found: dict[str, Program] = {}
+    for op in program.ops:
+        if not op.bodies or op.name not in by_name:
+            continue
+        for name, number in zip(body_names(by_name[op.name]), op.bodies, strict=True):
+            body = program.functions[number]
+            found.update(_bodies(functions[name].node_def, body, functions))
+            found[name] = body
+    return list(found.items())
+
+
+def _nodes_in_place(nodes: Sequence[Any], writers: Set[str], device: str, first_output: str) -> list[Any]:
+    """Nodes of a graph, or of a function, where tensors have longer names."""
+    if not any(in_place.writer_of(node.name) in writers for node in nodes):
+        return list(nodes)
+    result = GraphDef()
     for name, number in ((in_place.BEGIN, 0), (in_place.STRIDE, 1)):
         constant = result.node.add(name=name, op="Const", device=device)
         constant.attr["dtype"].type = tf.int32.as_datatype_enum
         constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto([number], tf.int32))
-    for node in graph_def.node:
+    begin, stride = f"{in_place.BEGIN}{first_output}", f"{in_place.STRIDE}{first_output}"
+    for node in nodes:
         if in_place.writer_of(node.name) in writers:
             handle, value, *control = node.input
             writer = result.node.add(name=in_place.writer_of(node.name), op=in_place.WRITE, device=node.device)
-            writer.input.extend((handle, in_place.BEGIN, in_place.BEGIN, in_place.STRIDE, value, *control))
+            writer.input.extend((handle, begin, begin, stride, value, *control))
             writer.attr["T"].type = node.attr["dtype"].type
             writer.attr["Index"].type = tf.int32.as_datatype_enum
             writer.attr["begin_mask"].i = writer.attr["end_mask"].i = 1  # from the first to the last
@@ -79,7 +110,7 @@ def _written_in_place(graph_def: GraphDef, program: Program) -> GraphDef:
             settler.input.extend((handle, f"^{writer.name}"))
         else:
             result.node.add().CopyFrom(node)
-    return result
+    return list(result.node)
 
 
 def _without_nodes(graph_def: GraphDef) -> GraphDef:
