@@ -287,7 +287,7 @@ def test_every_function_of_compat_watch_has_a_test_that_bears_its_name() -> None
     assert not missing
 
 
-OPENING = """
+OPENED = """
     import json
     import tensorflow as tf
     from lowtide.tf import compat_watch
@@ -309,4 +309,4 @@ OPENING = """
 
 @pytest.mark.parametrize("session", [False, True])
 def test_when_devices_open_is_told_once(session: bool) -> None:
-    assert run_script(OPENING.format(session=session)) == [[], [True], [True, "now"]]
+    assert run_script(OPENED.format(session=session)) == [[], [True], [True, "now"]]
