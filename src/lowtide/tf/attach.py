@@ -88,22 +88,7 @@ class Attachment:
 
     def record_all(self) -> None:
         """Record everything in full, from now on or from when TensorFlow opens its devices: there is no map before."""
-        if self.device_counter.opened is not None:
-            self.windows.whole()
-        else:
-            patch = (compat_watch.CONTEXT_CLASS, compat_watch.OPEN_DEVICES, self._recording_from_open)
-            self._patches.enter_context(patched((patch,)))
-
-    def _recording_from_open(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        waits = [self.windows.whole]
-
-        @functools.wraps(original)
-        def ensure_initialized(context: Any) -> None:
-            original(context)
-            if waits and self._watch.alive:
-                waits.pop()()
-
-        return ensure_initialized
+        compat_watch.when_devices_open(lambda: self.windows.whole() if self._watch.alive else None)
 
     def _all_patches(self) -> tuple[Patch, ...]:
         return (

@@ -106,8 +106,6 @@ class Profile(NamedTuple):
     folder: Any
 
 
-OPEN_DEVICES = "ensure_initialized"
-"""The method of `CONTEXT_CLASS` that every first op calls before it runs, and that opens the devices."""
 PROFILER: Any = _pywrap_profiler
 """Its `ProfilerSession` is made by `tf.profiler.experimental.start`, and one process can have one at a time."""
 PROFILER_SESSION_CLASS = _Session = _pywrap_profiler.ProfilerSession
@@ -311,10 +309,13 @@ def when_devices_open(action: Callable[[], None]) -> None:
         action()
         return
 
+    before, waits = whole.ensure_initialized, [action]
+
     def ensure_initialized() -> None:
-        type(whole).ensure_initialized(whole)
-        if vars(whole).pop("ensure_initialized", None) is not None:
-            action()
+        before()
+        if waits:
+            vars(whole).pop("ensure_initialized", None)
+            waits.pop()()
 
     whole.ensure_initialized = ensure_initialized  # this object's own, and only until then: every op calls it
 
