@@ -115,9 +115,10 @@ def fits(program: Program, batch: int, budget: int) -> bool:
     """Whether the step at `batch` needs no more than `budget` bytes, and an allocator that has no more gets through."""
     steps = Steps(program, batch, tidy_order(program, batch))
     try:
-        return steps.timeline(budget).chunk_peak <= budget and steps.unlimited.chunk_peak <= budget
+        steps.timeline(budget)
     except OutOfMemory:
         return False
+    return steps.unlimited.chunk_peak <= budget
 
 
 def largest_batch(program: Program, budget: int, start: int = 1) -> int:

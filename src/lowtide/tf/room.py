@@ -31,7 +31,7 @@ class Room:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._batch_bytes = sum(plan.program.argument_bytes(plan.timeline.batch))
-        self._step = max(self._batch_bytes // 2, int(A_LITTLE * plan.budget))
+        self._notable = max(self._batch_bytes // 2, int(A_LITTLE * plan.budget))
         self._most = plan.timeline.chunk_resident  # in use before a step: with no more, it goes through
         self._least = plan.budget  # bytes of the largest free piece: with no less, it does
         self._usual: set[int] = set()
@@ -63,8 +63,8 @@ class Room:
             return False  # as it was planned: what it sets apart is not there yet
         if in_use <= self._most and largest >= self._least:
             return False
-        self._most = max(self._most, in_use + self._step)
-        self._least = min(self._least, largest - self._step)
+        self._most = max(self._most, in_use + self._notable)
+        self._least = min(self._least, largest - self._notable)
         return not self._goes(chunks)
 
     def _goes(self, chunks: Sequence[Chunk]) -> bool:
