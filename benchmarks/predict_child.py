@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from benchmarks.zoo import ENTRIES, Workload
 from lowtide.simulate import forecast, simulate, tidy_order
+from lowtide.simulate.step import MOST_STEPS
 from lowtide.tf import profile
 from lowtide.tf.capture import Step
 from lowtide.tf.fit import program_as_it_lies
@@ -61,7 +62,7 @@ def fixed(workload: Workload, batch: int) -> dict[str, Any]:
     timeline = simulate(program, batch, order)
     call = as_function(step, ordered_graph(step.graph_def, order), timeline.preparation)
     run = lambda: call(*arguments)  # noqa: E731
-    peaks = peaks_of(run, warm_up=0)
+    peaks = peaks_of(run, 0, MOST_STEPS)
     requested = max(profile.requested_peak(profile.memory_events(run)) for _ in range(WATCHED))
     before = profile.device_bytes()["current"]
     return {
@@ -101,13 +102,13 @@ def opened(step: Any, data: Any) -> Any:
     return lambda: concrete(*arguments)
 
 
-def peaks_of(run: Any, warm_up: int = WARM_UP) -> list[int]:
+def peaks_of(run: Any, warm_up: int = WARM_UP, steps: int = MEASURED) -> list[int]:
     """The allocator's peak in each of some steps. The fixed order is measured from its first call on, where the
-    allocator is prepared: the prediction holds for that too."""
+    allocator is prepared: the prediction holds for that too; and for as many steps as the simulator plays at most."""
     for _ in range(warm_up):
         run()
     peaks = []
-    for _ in range(MEASURED):
+    for _ in range(steps):
         profile.reset_peak()
         run()
         peaks.append(profile.device_bytes()["peak"])

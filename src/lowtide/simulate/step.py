@@ -17,9 +17,10 @@ from lowtide.simulate.categories import op_categories
 from lowtide.simulate.machine import programs_of, run
 from lowtide.simulate.replay import ARGUMENT, NO_LIMIT, RESIDENT, Peak, Replay
 from lowtide.simulate.timeline import Buffer, Maker, Preparation, Timeline
+from lowtide.simulate.unroll import ops_executed
 from lowtide.units import format_size
 
-FEWEST_STEPS, MOST_STEPS, OPS_IN_ALL = 3, 8, 24_000
+FEWEST_STEPS, MOST_STEPS, MOST_IF_LONG, OPS_IN_ALL = 3, 16, 8, 24_000
 """Large variables that are assigned wander from step to step, and the peak with them: the largest of a few is reported,
 of more where a step is short."""
 RUNS = 4
@@ -43,7 +44,7 @@ class Steps:
     def __init__(self, program: Program, batch: int | None = None, order: Sequence[int] | None = None) -> None:
         self.program = program
         self.batch = program.batch if batch is None else batch
-        steps = min(MOST_STEPS, max(FEWEST_STEPS, OPS_IN_ALL // max(1, len(program.ops))))
+        steps = _steps_to_play(program, self.batch)
         self._habits = [run(program, self.batch, order, steps, arms) for arms in _habits(program)]
         last = self._habits[0][-1]
         self._small = min(LARGEST_GAP, max(SMALLEST_GAP, _most_alive(last) // SMALL_SHARE))
@@ -137,14 +138,20 @@ class Steps:
         return max(outcomes, key=lambda outcome: outcome.peak.chunk_peak)
 
 
+def _steps_to_play(program: Program, batch: int) -> int:
+    if ops_executed(program, batch) * MOST_STEPS <= OPS_IN_ALL:
+        return MOST_STEPS
+    return min(MOST_IF_LONG, max(FEWEST_STEPS, OPS_IN_ALL // len(program.ops)))
+
+
 def _habits(program: Program) -> tuple[tuple[int, ...], ...]:
-    """How a step may choose between branches from step to step: always the largest, in turn, or seldom.
+    """How a step may choose between branches from step to step: always the largest, in turn, or one seldom.
 
     A branch that sets a variable anew leaves other chunks to the next step than one that adds to it.
     """
     if not any(is_branching(op) for part in (program, *program.functions) for op in part.ops):
         return ((0,),)
-    return (0,), (0, 1), (1, 1, 1, 0)
+    return (0,), (0, 1), (1, 1, 1, 0), (*(1,) * 9, 0)
 
 
 SMALLEST_GAP, LARGEST_GAP = 256, 1 << 16
