@@ -36,11 +36,11 @@ def recording(tmp_path: Path) -> Path:
 END = "end of what was written"
 
 
-def drawn(file: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool) -> str:
+def drawn(file: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool, width: int = 120) -> str:
     monkeypatch.setattr(live, "SECONDS", -1.0)
     master, slave = os.openpty()
     with os.fdopen(master, "rb", buffering=0) as screen, os.fdopen(slave, "w") as output:
-        console = Console(file=output, force_terminal=terminal, width=120, height=30)
+        console = Console(file=output, force_terminal=terminal, width=width, height=30)
         with LiveLine(console) as line:
             line.follow(file)
             line(Sample(9.0, OUTSIDE, rss_bytes=500 * MIB))
@@ -58,6 +58,11 @@ def test_it_shows_steps_bytes_now_and_at_the_most_and_growth(recording: Path, mo
     assert "device 10.70 MiB (peak 21.40 MiB)" in said
     assert "host 400.0 MiB (peak 500.0 MiB)" in said
     assert "+1.00 MiB/step" in said
+
+
+def test_all_of_it_is_there_in_eighty_columns(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = re.sub(r"\x1b\[[\d;]*m", "", drawn(recording, monkeypatch, terminal=True, width=80))
+    assert "step 8  device 10.7M/21.4M  host 400M/500M  +1.00M/step" in said
 
 
 def test_the_scripts_rows_scroll_above_it_and_the_terminal_is_given_back(

@@ -42,7 +42,7 @@ class LiveLine:
         self._drawn = time.monotonic()
         self._reserve()
         state = self._live.read(sample)
-        text = live_line(sample, state.latest, state.steps, state.peaks, state.growth)
+        text = live_line(sample, state.latest, state.steps, state.peaks, state.growth, self._console.width)
         with self._console.capture() as captured:
             self._console.print(text, end="", overflow="ellipsis", no_wrap=True, crop=True)
         self._write(f"\x1b7\x1b[{self._rows};1H\x1b[2K{captured.get()}\x1b8")

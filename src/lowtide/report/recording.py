@@ -277,13 +277,26 @@ def _plain(text: str) -> Text:
     return Text(text)
 
 
-def live_line(sample: Sample, latest: Sample | None, steps: int, peaks: tuple[int, int], grown: float | None) -> Text:
-    """One line while the run goes on: step, device and host bytes now and at the most, growth."""
+def live_line(
+    sample: Sample, latest: Sample | None, steps: int, peaks: tuple[int, int], grown: float | None, width: int
+) -> Text:
+    """One line while the run goes on: step, device and host bytes now and at the most, growth; in brief if narrow."""
+    device = None if latest is None else latest.device_bytes
+    host = sample.rss_bytes or 0
     text = Text(" lowtide ", style="reverse")
     text.append(f" {sample.time:.0f} s  step {steps}")
-    if latest is not None and latest.device_bytes is not None:
-        text.append(f"  device {format_size(latest.device_bytes)} (peak {format_size(peaks[0])})")
-    text.append(f"  host {format_size(sample.rss_bytes or 0)} (peak {format_size(peaks[1])})")
+    brief = text.copy()
+    for name, now, peak in (("device", device, peaks[0]), ("host", host, peaks[1])):
+        if now is not None:
+            text.append(f"  {name} {format_size(now)} (peak {format_size(peak)})")
+            brief.append(f"  {name} {_brief(now)}/{_brief(peak)}")
     if grown is not None:
         text.append(f"  {_signed(grown)}/step")
-    return text
+        brief.append(f"  {'+' if grown > 0 else ''}{_brief(round(grown))}/step")
+    return text if text.cell_len <= width else brief
+
+
+def _brief(size: float) -> str:
+    """About three digits and a letter."""
+    number, unit = format_size(abs(size)).split()
+    return f"{'-' if size < 0 else ''}{number[:4].rstrip('.')}{unit[0]}"

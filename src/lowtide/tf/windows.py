@@ -193,11 +193,11 @@ class Window:
         owner = self._owner
         self._stack.enter_context(self._watch.quiet())
         owner.steps.called.clear()
-        give_back_free_heap()  # the highest RSS of a run is that of a window: it has the profile's bytes as well
         alive = residents.living()
         residents.note_sighted(alive.tensors, owner.sightings.found(), owner.births)
         known = residents.addresses(alive, owner.births, owner.layers(), owner.input_test())
         unseen = owner.unseen()
+        give_back_free_heap()  # the highest RSS of a run is that of a window: it has the profile's bytes as well
         self._session = compat_watch.start_profile()
         if self._session is None:
             self._stack.close()
@@ -223,6 +223,7 @@ class Window:
         """The Detail, or None when the call it was for turned out to be none."""
         owner = self._owner
         self._stack.close()
+        give_back_free_heap()
         try:
             raw = compat_watch.stop_profile(self._session)
         finally:
