@@ -42,7 +42,9 @@ def room() -> Room:
     program = step()
     timeline = Steps(program, BATCH).timeline_in(a_map())
     plan: Any = SimpleNamespace(program=program, timeline=timeline, budget=BUDGET)
-    return Room(plan)
+    found = Room(plan)
+    found.has_run = True
+    return found
 
 
 def looks(room: Room, chunks: tuple[Chunk, ...], monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -72,6 +74,13 @@ def test_what_is_trusted_is_not_looked_at_until_more_has_come(room: Room, monkey
     room.trust_up_to(6 * MIB)
     assert not looks(room, a_map(pieces=17), monkeypatch)
     assert looks(room, a_map(used=9 * MIB), monkeypatch)
+
+
+def test_before_its_first_run_a_step_is_as_it_was_planned(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.has_run = False
+    assert not looks(room, a_map(pieces=16), monkeypatch)
+    room.has_run = True
+    assert looks(room, a_map(pieces=16), monkeypatch)
 
 
 def test_where_the_allocator_can_grow_there_is_nothing_to_look_at() -> None:

@@ -20,6 +20,7 @@ from lowtide.diagnose.syntax import (
     constant_keys,
     depth,
     dotted,
+    given_to_results,
     head,
     is_among,
     is_small,
@@ -178,7 +179,15 @@ class Code:
         if name.startswith("on_") or name in CALLED_BY_KERAS:
             return True
         called = file.class_of(source.line) if name == "__init__" else name
-        return bool(self._used_often(called, above | {name}))
+        return any(self._used_often(n, above | {name}) for n in (called, *self._goes_by(file, function)))
+
+    def _goes_by(self, file: File, function: Function | None) -> list[str]:
+        """Other names of a function inside a function: what that one decorates, or what its result is assigned to."""
+        makers = set()
+        while function is not None and (function := file.enclosing(function.lineno)) is not None:
+            makers.add(function.name)
+        nodes = (node for each in self.files() for node in each.nodes()) if makers else ()
+        return [name for node in nodes for name in given_to_results(node, makers)]
 
     def used_often(self, name: str) -> list[Source]:
         """Live lines that call a function or method again and again: in a loop, or for each part of a comprehension."""

@@ -165,3 +165,13 @@ def head(node: ast.stmt) -> Span:
     if isinstance(inside, list) and inside:
         return Span(span.first, max(span.first, whole(inside[0]).first - 1))
     return span
+
+
+def given_to_results(node: ast.AST, makers: set[str]) -> list[str]:
+    """Names that a node gives to what these functions return: of a function that they decorate, of an assignment."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        by = (decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in node.decorator_list)
+        return [node.name] if makers & set(map(last_name, by)) else []
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and last_name(node.value.func) in makers:
+        return [last_name(target) for target in node.targets]
+    return []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from lowtide.diagnose.code import read_code
+from lowtide.diagnose.code import PUTS, read_code
 from lowtide.diagnose.evidence import grown, is_worth, last_census, likeliest, line_that_keeps, per_step
 from lowtide.diagnose.syntax import dotted, last_name, whole
 from lowtide.diagnose.types import PROBLEM, Finding
@@ -73,7 +73,7 @@ def spans_steps(recording: Recording) -> Iterator[Finding]:
         if tape.most_steps >= MANY * _steps_a_turn(recording, tape):
             size = _held_by_tapes(recording) or _rise(recording)
             if is_worth(recording, size):
-                source = _runs_steps(recording, tape) or tape.source
+                source = _runs_steps(recording, tape) or _not_differentiated(recording, tape) or tape.source
                 yield Finding(
                     "tape-spans-steps", PROBLEM, f"one tape records {tape.most_steps} steps, and keeps them all",
                     size, source, read_code(recording).text(source),
@@ -185,24 +185,42 @@ def records_unused(recording: Recording) -> Iterator[Finding]:
 
 
 def _not_differentiated(recording: Recording, tape: Tape) -> Source | None:
-    """The one statement under the tape that calls something of the user's and nothing that gradients are asked for."""
+    """The one statement under the tape that calls something of the user's, none of it for what is differentiated or by
+    what gradients are asked for."""
     code = read_code(recording)
     under = code.statement(tape.source) if tape.source else None
     file = code.file(tape.source.file) if tape.source else None
     if file is None or tape.source is None or not isinstance(under, ast.With):
         return None
     asked = [call for _, call in code.calls(f"{code.bound_by_with(tape.source)}.gradient") if len(call.args) > 1]
-    trained = {dotted(node) for call in asked for node in ast.walk(call.args[1]) if isinstance(node, _NAMES)} - {"self"}
+    trained = {name for call in asked for name in _named(call.args[1])} - {"self"}
     live = [s for s in ast.walk(under) if isinstance(s, ast.Assign | ast.Expr) and file.is_live(s.lineno)]
     calling = [s for s in live if any(isinstance(n, ast.Call) and _is_users_own(n) for n in ast.walk(s))]
-    beside = [s for s in calling if not trained & {dotted(n) for n in ast.walk(s) if isinstance(n, _NAMES)}]
+    towards = _made_for({name for call in asked for name in _named(call.args[0])}, live)
+    beside = [s for s in calling if s not in towards and not trained & _named(s)]
     return Source(file.name, beside[0].lineno) if asked and len(beside) == 1 and len(live) > 1 else None
+
+
+def _made_for(names: set[str], statements: Sequence[ast.Assign | ast.Expr]) -> list[ast.stmt]:
+    """Those of the statements that give these names their values, or give one of their own names its value."""
+    found: list[ast.stmt] = []
+    for statement in reversed(statements):
+        if isinstance(statement, ast.Assign) and names & {name for to in statement.targets for name in _named(to)}:
+            found.append(statement)
+            names = names | _named(statement.value)
+    return found
+
+
+def _named(node: ast.AST) -> set[str]:
+    return {dotted(part) for part in ast.walk(node) if isinstance(part, _NAMES)}
 
 
 _NAMES = (ast.Name, ast.Attribute)
 
 
 def _is_users_own(call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Attribute) and call.func.attr in PUTS:
+        return False
     return dotted(call.func).partition(".")[0] not in ("tf", "tensorflow", "keras", "np", "numpy", "ops", "float", "")
 
 

@@ -31,9 +31,15 @@ def series(recording: Recording, of: str) -> list[int]:
     steps = [size for _, step in main_steps(recording) if (size := getattr(step, of)) is not None]
     if len(steps) >= FEWEST:
         return steps
-    samples = inside(recording)
+    samples = _while_it_ran(inside(recording))
     begun = next((n for n, sample in enumerate(samples) if sample.device_bytes), len(samples))
     return [size for sample in samples[begun + 1 :] if (size := getattr(sample, of)) is not None]
+
+
+def _while_it_ran(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Without those that came when the script had ended: none of its lines was running, and all is let go."""
+    last = max((number for number, sample in enumerate(samples) if sample.source), default=len(samples))
+    return samples[: last + 1]
 
 
 def phases(recording: Recording, of: str) -> list[list[int]]:

@@ -46,6 +46,7 @@ class Steps:
         self.batch = program.batch if batch is None else batch
         steps = _steps_to_play(program, self.batch)
         self._habits = [run(program, self.batch, order, steps, arms) for arms in _habits(program)]
+        self._turns = [min(len(arms), steps - 1) for arms in _habits(program)]
         last = self._habits[0][-1]
         self._small = min(LARGEST_GAP, max(SMALLEST_GAP, _most_alive(last) // SMALL_SHARE))
         self._small_change = _small_change(last, self._small)
@@ -106,9 +107,11 @@ class Steps:
     def _goes(
         self, chunks: Sequence[Chunk], preparation: Preparation | None, ahead: int, early: float, runs: int
     ) -> bool:
+        """Without a preparation: they have run, each branch among them, whose constants are there by now."""
         program, limit = self._in(chunks)
         for seed in range(runs):
-            for traces in self._habits:
+            for habit, turns in zip(self._habits, self._turns, strict=True):
+                traces = habit if preparation is not None else habit[turns:]
                 try:
                     replay = Replay(program, traces[0], limit, has_run=preparation is None)
                     if preparation is not None:

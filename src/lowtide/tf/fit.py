@@ -109,6 +109,8 @@ class PlannedStep:
         self.under_way = True
         results = variant.call(*tensors)
         self.under_way = False
+        if variant.room:
+            variant.room.has_run = True
         return variant.step.pack(results)
 
     def _variant(self, data: Any, tensors: Sequence[Any], batch: int | None = None) -> Variant:
@@ -119,7 +121,7 @@ class PlannedStep:
             known = Variant(kind, step, _shapes(step), *(self._alike(step, size) or self._planned(step, size)))
             self.variants.append(known)
         elif size > known.batch:
-            known.replan(*self._planned(known.step, size))
+            self._plan_anew(known, size)
         elif known.room and known.room.would_not_do(in_use := profile.device_bytes()["current"]):
             self._make_room(known, known.room, in_use)
         else:
@@ -134,13 +136,22 @@ class PlannedStep:
         refused: Infeasible | None = None
         for more in dict.fromkeys((min(MOST_AHEAD, room.in_batches(grown)), 0)):
             try:
-                return known.replan(*self._planned(known.step, known.batch, BATCHES_AHEAD + more))
+                return self._plan_anew(known, known.batch, BATCHES_AHEAD + more)
             except Infeasible as error:
                 refused = error
         if refused is not None and grown > much:
             raise refused
         room.trust_up_to(known.at_first + much)
         return None
+
+    def _plan_anew(self, known: Variant, batch: int, ahead: int = BATCHES_AHEAD) -> None:
+        """The step as it was is let go before: its constants and what it sets apart do not lie beside the new one."""
+        del known.call
+        try:
+            known.replan(*self._planned(known.step, batch, ahead))
+        except BaseException:
+            known.call = planned_call(known.step, known.plan)
+            raise
 
     def _alike(self, step: Step, batch: int) -> Planned | None:
         """Where only a number from Python is another, the ops are the same, and so is the plan."""
@@ -163,7 +174,12 @@ class PlannedStep:
                 f"batch {batch}, given {shapes}; {error}",
                 error.smallest_bytes,
             ) from None
-        return batch, plan, as_function(step, planned_graph(step.graph_def, plan), plan.timeline.preparation)
+        return batch, plan, planned_call(step, plan)
+
+
+def planned_call(step: Step, plan: Plan) -> Callable[..., list[Any]]:
+    """The step as planned. The allocator is prepared for it when it is called first."""
+    return as_function(step, planned_graph(step.graph_def, plan), plan.timeline.preparation)
 
 
 def program_as_it_lies(step: Step) -> Program:

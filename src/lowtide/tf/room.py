@@ -36,6 +36,7 @@ class Room:
         self._least = plan.budget  # bytes of the largest free piece: with no less, it does
         self._usual: set[int] = set()
         self._looks, self._again_at = 0, 0.0
+        self.has_run = False  # the plan's step, since it was planned
         self._steps: Steps | None = None
         self._beside: tuple[int, float] | None = None
 
@@ -51,6 +52,8 @@ class Room:
 
     def would_not_do(self, in_use: int) -> bool:
         """Whether the coming step would be refused something, with so much in use before it."""
+        if not self.has_run:
+            return False  # as it was planned: what it sets apart is not there yet
         began = perf_counter()
         if self._looks >= FIRST_STEPS and in_use in self._usual and began < self._again_at:
             return False
@@ -59,8 +62,6 @@ class Room:
         chunks = profile.chunks() or ()
         largest = max((chunk.bytes for chunk in chunks if not chunk.in_use), default=0)
         self._again_at = perf_counter() + (perf_counter() - began) / SHARE
-        if self._looks == 1:
-            return False  # as it was planned: what it sets apart is not there yet
         if in_use <= self._most and largest >= self._least:
             return False
         self._most = max(self._most, in_use + self._notable)
