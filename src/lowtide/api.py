@@ -13,6 +13,7 @@ from lowtide.errors import BadUse
 from lowtide.machine import memory
 from lowtide.plan import Plan, make_plan, plan_curve, plan_facts
 from lowtide.plan.aside import make_plan_aside
+from lowtide.plan.plan import Pattern
 from lowtide.plan.room import in_one_region
 from lowtide.program import Program
 from lowtide.record import Recording
@@ -168,15 +169,15 @@ def fit_within(model: Any, budget: str | int, batch_size: int = 32, data: Any = 
     return step.plan
 
 
-def _planning(budget: str | int, seconds: float) -> Callable[[Program, int, int], Plan]:
+def _planning(budget: str | int, seconds: float) -> Callable[[Program, int, int, Pattern | None], Plan]:
     """How to plan for a budget. A percentage is of what plain TensorFlow needs for the first step that is planned."""
     parse_size(budget, of=100)  # one that is none is refused before anything is done
     limits: list[int] = []
 
-    def make(program: Program, batch: int, ahead: int) -> Plan:
+    def make(program: Program, batch: int, ahead: int, like: Pattern | None) -> Plan:
         if not limits:
             limits.append(_bytes_of(budget, program, batch))
-        return make_plan_aside(program, limits[0], batch, seconds, ahead)
+        return make_plan_aside(program, limits[0], batch, seconds, ahead, like)
 
     return make
 

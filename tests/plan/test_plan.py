@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lowtide.errors import Infeasible
@@ -55,6 +57,23 @@ def test_a_budget_that_cannot_be_met_names_the_smallest_that_can() -> None:
     smallest = refusal.value.smallest_bytes
     assert f"{smallest / 2**20:.1f}"[:2] in str(refusal.value)
     assert make_plan(program, smallest, seconds=6).peak <= smallest
+
+
+def test_a_plan_serves_a_step_of_the_same_ops_as_long_as_it_fits() -> None:
+    """Of another length of sequences, say."""
+    program = step_of_layers(16)
+    before = simulate(program, 4, tidy_order(program, 4))
+    budget = int(0.6 * before.chunk_peak)
+    plan = make_plan(program, budget, seconds=3)
+    shorter = replace(program, values=(replace(WIDE, shape=(Dim(0, 1), Dim(60000))),) * len(program.values))
+    again = make_plan(shorter, budget, seconds=0, like=plan.pattern)
+    assert again.pattern == plan.pattern
+    assert again.peak < plan.peak
+    assert again.slowdown == pytest.approx(plan.slowdown, rel=0.01)
+    longer = replace(program, values=(replace(WIDE, shape=(Dim(0, 1), Dim(70000))),) * len(program.values))
+    another = make_plan(longer, budget, seconds=3, like=plan.pattern)
+    assert another.peak <= budget
+    assert len(another.schedule) > len(plan.schedule)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])

@@ -9,8 +9,9 @@ import pytest
 from lowtide.errors import Infeasible
 from lowtide.plan import make_plan
 from lowtide.plan.room import fit_within, in_one_region, is_all_there_is, resized, smallest_region
-from lowtide.program import Chunk, Dim, Program
+from lowtide.program import Chunk, Dim, Op, Program
 from lowtide.simulate import Steps, simulate
+from tests.drafts import Draft
 from tests.plan.test_plan import step_of_layers
 
 MIB = 1 << 20
@@ -95,6 +96,42 @@ def test_a_step_that_has_run_goes_on_unless_something_has_taken_its_room() -> No
     pieces = [Chunk(free.address + at * piece, piece - 256, 0, False) for at in range(free.bytes // piece)]
     walls = [Chunk(one.address + one.bytes, 256, 1, True) for one in pieces]
     assert not steps.goes_on_beside_a_pipeline(sorted((used, *pieces, *walls)), 0, 1.0)
+
+
+def test_constants_of_a_branch_are_there_once_it_has_run() -> None:
+    wide = (Dim(0, 1), Dim(65536))
+
+    def branch(constant: bool) -> Program:
+        draft = Draft()
+        x = draft.argument(shape=wide)
+        made = draft.op("zeros", "Const", shape=wide) if constant else draft.op("y", "Exp", x, shape=wide)
+        return draft.program(made)
+
+    draft = Draft()
+    x = draft.argument(shape=wide)
+    result = draft.value(wide)
+    choice = draft.op("choice", "Any", x, shape=())
+    draft.ops.append(Op("branch", "If", (choice, x), (result,), bodies=(0, 1)))
+    program = draft.program(result, functions=(branch(constant=True), branch(constant=False)))
+    steps, constant = Steps(program, 4), Chunk(1 << 40, MIB, MIB, True)
+    batch, rest = constant._replace(address=(1 << 40) + MIB), Chunk((1 << 40) + 2 * MIB, 5 * MIB // 2, 0, False)
+    assert steps.goes_on_beside_a_pipeline((constant, batch, rest), 0, 1.0)
+    assert not steps.goes_on_beside_a_pipeline((batch, rest._replace(bytes=MIB // 2)), 0, 1.0)
+
+
+def test_what_another_step_has_set_apart_is_not_set_apart_again() -> None:
+    draft = Draft()
+    small = [draft.op(f"small{n}", "MatMul", draft.argument(f"x{n}"), shape=(Dim(0, 1), Dim(16))) for n in range(5)]
+    steps = Steps(draft.program(*small), 4)
+    change = dict(steps.timeline_in(region(MIB)).preparation.small_change)
+    assert change
+    gaps = [size for size, count in change.items() for _ in range(count)]
+    address, there = 1 << 40, []
+    for gap in gaps:
+        there += [Chunk(address, gap, 0, False), Chunk(address + gap, 256, 1, True)]
+        address += gap + 256
+    there.append(Chunk(address, MIB, 0, False))
+    assert steps.timeline_in(there).preparation.small_change == ()
 
 
 def test_chunks_may_add_up_to_all_there_is_as_long_as_every_request_finds_one() -> None:

@@ -57,7 +57,7 @@ class Unplanned(PlannedStep):
     def _alike(self, step: Any, batch: int) -> None:
         return None
 
-    def _planned(self, step: Any, batch: int, ahead: int = 0) -> Any:
+    def _planned(self, step: Any, batch: int, ahead: int = 0, like: Any = None) -> Any:
         return batch, None, as_function(step, ordered_graph(step.graph_def))
 
 

@@ -144,3 +144,51 @@ def test_a_step_is_planned_anew_when_the_script_has_taken_a_part_of_the_budget(
     assert done.stderr.count("lowtide: planning") == (1 if ends else 2)
     if ends:
         assert "asked for more than the budget beside its planned step" in done.stderr.splitlines()[-1]
+
+
+LENGTHS = """import keras, numpy as np, tensorflow as tf
+keras.utils.set_random_seed(0)
+layers = keras.layers
+conv, norm = layers.Conv1D, layers.LayerNormalization
+blocks = [l for _ in range(6) for l in (conv(64, 3, padding="same"), norm(), layers.ReLU())]
+model = keras.Sequential([keras.Input((None, 16)), *blocks, layers.GlobalAveragePooling1D(), layers.Dense(3)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+
+def batches():
+    for length in (700, 600, 700, 650, 700, 600):
+        yield np.random.rand(8, length, 16).astype("float32"), np.random.randint(0, 3, 8)
+
+spec = tf.TensorSpec((None, None, 16), tf.float32), tf.TensorSpec((None,), tf.int64)
+data = tf.data.Dataset.from_generator(batches, output_signature=spec).apply(tf.data.experimental.assert_cardinality(6))
+model.fit(data, epochs=2, verbose=0)
+print("trained")
+"""
+
+
+def test_sequences_of_other_lengths_run_by_the_plan_there_is(tmp_path: Path) -> None:
+    """Each length has a graph of its own: a step that comes back finds others beside it."""
+    done = _trained(tmp_path, LENGTHS, "60%")
+    said = [line for line in done.stderr.splitlines() if "lowtide: planning" in line]
+    assert len(said) >= 3
+    assert all("unless an earlier plan will do" in line for line in said[1:])
+
+
+ACCUMULATES = MODEL.replace('"adam"', "keras.optimizers.SGD(0.1, momentum=0.9, gradient_accumulation_steps=2)") + """
+x, y = np.random.rand(48, 64, 64, 3).astype("float32"), np.random.randint(0, 5, 48)
+model.fit(x, y, batch_size=8, epochs=2, verbose=0)
+print("trained")
+"""
+
+
+def test_what_a_branch_brings_when_it_first_runs_was_planned_for(tmp_path: Path) -> None:
+    done = _trained(tmp_path, ACCUMULATES, "75%")
+    assert done.stderr.count("lowtide: planning") == 1
+
+
+def _trained(folder: Path, script: str, budget: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(script)
+    command = [sys.executable, "-m", "lowtide.cli.main", "fit", "--seconds", "3", "--budget", budget, "train.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip().endswith("trained")
+    return done

@@ -14,19 +14,26 @@ import tempfile
 from pathlib import Path
 
 from lowtide.errors import Infeasible, LowtideError
-from lowtide.plan.plan import BATCHES_AHEAD, Plan, make_plan
+from lowtide.plan.plan import BATCHES_AHEAD, Pattern, Plan, make_plan
 from lowtide.plan.store import load_plan, save_plan
 from lowtide.program import Program, load_program, save_program
 
 PROGRAM, REQUEST, PLAN, INFEASIBLE = "program.lowtide", "request.json", "plan.lowtide", "infeasible.json"
 
 
-def make_plan_aside(program: Program, budget: int, batch: int, seconds: float, ahead: int = BATCHES_AHEAD) -> Plan:
+def make_plan_aside(
+    program: Program,
+    budget: int,
+    batch: int,
+    seconds: float,
+    ahead: int = BATCHES_AHEAD,
+    like: Pattern | None = None,
+) -> Plan:
     """As `make_plan`, for callers that have TensorFlow loaded."""
     with tempfile.TemporaryDirectory(prefix="lowtide-plan-") as name:
         folder = Path(name)
         save_program(program, folder / PROGRAM)
-        request = {"budget": budget, "batch": batch, "seconds": seconds, "ahead": ahead}
+        request = {"budget": budget, "batch": batch, "seconds": seconds, "ahead": ahead, "like": like}
         (folder / REQUEST).write_text(json.dumps(request))
         command = [sys.executable, "-m", "lowtide.plan.aside", name]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -40,8 +47,11 @@ def make_plan_aside(program: Program, budget: int, batch: int, seconds: float, a
 
 def main(name: str) -> None:
     folder = Path(name)
+    request = json.loads((folder / REQUEST).read_text())
+    if request["like"] is not None:
+        request["like"] = Pattern(*map(tuple, request["like"]))
     try:
-        plan = make_plan(load_program(folder / PROGRAM), **json.loads((folder / REQUEST).read_text()))
+        plan = make_plan(load_program(folder / PROGRAM), **request)
     except Infeasible as error:
         (folder / INFEASIBLE).write_text(json.dumps([str(error), error.smallest_bytes]))
     else:

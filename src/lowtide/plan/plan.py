@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from math import fsum
 from time import monotonic
+from typing import NamedTuple
 
 from lowtide.errors import Infeasible
 from lowtide.plan.account import Account, Move
@@ -44,6 +46,13 @@ SPARE_OF_SMALL = 0.06  # of a budget that is small
 BATCHES_AHEAD = 2  # batches that an input pipeline may have ready on the device besides the one that trains
 
 
+class Pattern(NamedTuple):
+    """How a step runs, whatever the sizes of its tensors."""
+
+    order: tuple[int, ...]
+    schedule: Schedule
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What will be executed, and what it needs and costs.
@@ -68,6 +77,10 @@ class Plan:
         return self.timeline.chunk_peak
 
     @property
+    def pattern(self) -> Pattern:
+        return Pattern(self.order, self.schedule)
+
+    @property
     def slowdown(self) -> float:
         """Predicted extra time, as a fraction of the step's."""
         return self.seconds / self.seconds_before - 1 if self.seconds_before else 0.0
@@ -88,15 +101,22 @@ def make_plan(
     report: Report = silent,
     costs: Costs = op_seconds,
     ahead: int = BATCHES_AHEAD,
+    like: Pattern | None = None,
 ) -> Plan:
     """The cheapest plan found whose chunks stay within `budget`, residents included; `Infeasible` if there is none.
 
     `seconds` is a limit: the search ends before that when it no longer improves, and then it is the same every time.
-    `ahead` batches may come to lie beside the step.
+    `ahead` batches may come to lie beside the step. `like` is how a step of the same ops runs: if that fits this one,
+    too, there is no search.
     """
     size = program.batch if batch is None else batch
     deadline = monotonic() + seconds
-    search = _Search(written_in_place(program), size, budget, costs, ahead)
+    program = written_in_place(program)
+    if like is not None:
+        known = _Search(program, size, budget, costs, ahead, like.order).as_it_is(like.schedule)
+        if known is not None:
+            return known
+    search = _Search(program, size, budget, costs, ahead)
     best: Plan | None = None
     for attempt in range(ATTEMPTS):
         left = deadline - monotonic()
@@ -136,9 +156,11 @@ def budget_for(program: Program, batch: int, peak: int) -> int:
 class _Search:
     """One step, one batch, one budget: what a plan has to fit, and what a schedule comes to."""
 
-    def __init__(self, program: Program, size: int, budget: int, costs: Costs, ahead: int) -> None:
+    def __init__(
+        self, program: Program, size: int, budget: int, costs: Costs, ahead: int, order: Sequence[int] | None = None
+    ) -> None:
         self.program, self.size, self.budget, self.ahead = program, size, budget, ahead
-        self.order = tidy_order(program, size)
+        self.order = tidy_order(program, size) if order is None else order
         self.before = simulate(program, size, self.order)
         self.account = Account(program, size, self.order, self.before)
         problem = problem_of(program, size, self.order, costs)
@@ -153,6 +175,13 @@ class _Search:
         self.unlimited = self.before.chunk_peak  # of the last schedule looked at, where the allocator can grow
         self.outside = self.unlimited - self.planner.base.peak  # in use and not in the game, and rounded up
         self.target = min(self.planner.base.peak, budget - self.spare - self.outside)
+
+    def as_it_is(self, schedule: Schedule) -> Plan | None:
+        """The plan with this schedule, if that fits whatever comes beside it."""
+        nodes, least = self.planner.problem.nodes, self.planner.base.cost
+        cost = fsum(nodes[node].cost for node in schedule)
+        plan = self.plan(schedule, cost, max(0.0, 1 - least / cost) if cost else 0.0)
+        return plan if plan is not None and plan.peak <= self.room else None
 
     def first_that_fits(self, bound: float) -> Plan | None:
         """Of the plans known for the target and a little less, the cheapest that the simulator lets through.

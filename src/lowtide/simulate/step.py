@@ -93,12 +93,12 @@ class Steps:
         `gaps` are bytes of free chunks to set apart besides small change.
         """
         program, limit = self._in(chunks)
-        return _timeline(program, self.batch, self._worst(program, limit, self._with(gaps)))
+        return _timeline(program, self.batch, self._worst(program, limit, self._with(gaps, chunks)))
 
     def goes_beside_a_pipeline(self, chunks: Sequence[Chunk], gaps: Sequence[int], ahead: int, early: float) -> bool:
         """Whether the same goes through while an input pipeline makes batches until `ahead` are ready, each in that
         first part of a step: a few runs in which they come at other moments."""
-        return not ahead or self._goes(chunks, self._with(gaps), ahead, early, RUNS)
+        return not ahead or self._goes(chunks, self._with(gaps, chunks), ahead, early, RUNS)
 
     def goes_on_beside_a_pipeline(self, chunks: Sequence[Chunk], ahead: int, early: float) -> bool:
         """The same for steps that have run on the allocator that has this map: as exact, so fewer runs tell."""
@@ -132,8 +132,10 @@ class Steps:
     def _in(self, chunks: Sequence[Chunk]) -> tuple[Program, int]:
         return replace(self.program, chunks=tuple(chunks)), sum(chunk.bytes for chunk in chunks)
 
-    def _with(self, gaps: Sequence[int]) -> Preparation:
-        return Preparation((*self._small_change, *((gap, 1) for gap in gaps)), side_by_side=True)
+    def _with(self, gaps: Sequence[int], chunks: Sequence[Chunk]) -> Preparation:
+        """These gaps, and small change as far as there is none: another step may have set that apart."""
+        small = [(gap, count - _free_between(chunks, gap, 2 * gap)) for gap, count in self._small_change]
+        return Preparation((*((g, c) for g, c in small if c > 0), *((gap, 1) for gap in gaps)), side_by_side=True)
 
     def _worst(self, program: Program, limit: int | None, preparation: Preparation) -> _Outcome:
         """Of all habits."""
@@ -155,6 +157,10 @@ def _habits(program: Program) -> tuple[tuple[int, ...], ...]:
     if not any(is_branching(op) for part in (program, *program.functions) for op in part.ops):
         return ((0,),)
     return (0,), (0, 1), (1, 1, 1, 0), (*(1,) * 9, 0)
+
+
+def _free_between(chunks: Sequence[Chunk], least: int, below: int) -> int:
+    return sum(1 for chunk in chunks if not chunk.in_use and least <= chunk.bytes < below)
 
 
 SMALLEST_GAP, LARGEST_GAP = 256, 1 << 16

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from lowtide.errors import BadUse, Infeasible, NotCapturable
 from lowtide.plan import Plan
-from lowtide.plan.plan import BATCHES_AHEAD
+from lowtide.plan.plan import BATCHES_AHEAD, Pattern
 from lowtide.program import Program
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
@@ -24,11 +24,12 @@ from lowtide.tf.room import Room
 from lowtide.tf.state import State
 from lowtide.tf.trace import Seen, batch_of, capture_function, capture_model, flat_tensors
 
+MUCH_LARGER = 0.2  # times the bytes of a step's tensors: a plan for it would compute too much again
 CROWD = 0.02  # of the budget: so much more beside a step, and its plan is not trusted any longer
 MOST_AHEAD = 64  # batches that room is made for
 
-MakePlan = Callable[[Program, int, int], Plan]
-"""(the step, a batch, how many batches may come to lie beside it) -> its plan."""
+MakePlan = Callable[[Program, int, int, Pattern | None], Plan]
+"""(the step, a batch, how many batches may come to lie beside it, how a step of the same ops runs) -> its plan."""
 
 Planned = tuple[int, Plan, Callable[..., list[Any]]]
 """The largest batch that the plan is for, the plan, and the step that runs so."""
@@ -118,7 +119,8 @@ class PlannedStep:
         known = next((variant for variant in self.variants if variant.takes(kind, tensors)), None)
         if known is None:
             step = settled(self._capture(data), tensors, size)
-            known = Variant(kind, step, _shapes(step), *(self._alike(step, size) or self._planned(step, size)))
+            planned = self._alike(step, size) or self._planned(step, size, like=self._pattern_for(step, size))
+            known = Variant(kind, step, _shapes(step), *planned)
             self.variants.append(known)
         elif size > known.batch:
             self._plan_anew(known, size)
@@ -148,7 +150,7 @@ class PlannedStep:
         """The step as it was is let go before: its constants and what it sets apart do not lie beside the new one."""
         del known.call
         try:
-            known.replan(*self._planned(known.step, batch, ahead))
+            known.replan(*self._planned(known.step, batch, ahead, known.plan.pattern))
         except BaseException:
             known.call = planned_call(known.step, known.plan)
             raise
@@ -161,10 +163,21 @@ class PlannedStep:
                 return known.batch, known.plan, as_function(step, planned_graph(step.graph_def, known.plan))
         return None
 
-    def _planned(self, step: Step, batch: int, ahead: int = BATCHES_AHEAD) -> Planned:
+    def _pattern_for(self, step: Step, batch: int) -> Pattern | None:
+        """How a step of the same ops runs that is a little larger: another length of sequences. Or else the largest of
+        the smaller ones: it may do for this one, too."""
+        size, ops = _all_bytes(step, batch), _skeleton(step)
+        same = [(_all_bytes(v.step, v.batch), v.plan.pattern) for v in self.variants if _skeleton(v.step) == ops]
+        larger = min((one for one in same if size <= one[0] <= (1 + MUCH_LARGER) * size), default=None)
+        chosen = larger or max((one for one in same if one[0] < size), default=None)
+        return chosen[1] if chosen else None
+
+    def _planned(
+        self, step: Step, batch: int, ahead: int = BATCHES_AHEAD, like: Pattern | None = None
+    ) -> Planned:
         """Planned for the allocator as it is now."""
         try:
-            plan = self._make(program_as_it_lies(step), batch, ahead)
+            plan = self._make(program_as_it_lies(step), batch, ahead, like)
         except Infeasible as error:
             if not self.variants:
                 raise
@@ -191,6 +204,15 @@ def program_as_it_lies(step: Step) -> Program:
     outside = {value: tensor for value, (_, tensor) in zip(inside, step.captured, strict=True)}
     residents = tuple(replace(r, address=compat.address_of(outside[r.value])) for r in program.residents)
     return replace(program, residents=residents, chunks=profile.chunks())
+
+
+def _skeleton(step: Step) -> list[tuple[Any, ...]]:
+    """A step's ops without sizes."""
+    return [(op.name, op.kind, op.inputs, op.outputs, op.after) for op in step.program.ops]
+
+
+def _all_bytes(step: Step, batch: int) -> int:
+    return sum(value.bytes(batch) for value in step.program.values)
 
 
 def _shapes(step: Step) -> tuple[Any, ...]:

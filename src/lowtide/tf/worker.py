@@ -150,14 +150,15 @@ class _Planning:
             "tf.function, or use `lowtide predict`, which takes a Session"
         )
 
-    def _make(self, program: Program, batch: int, ahead: int) -> Any:
+    def _make(self, program: Program, batch: int, ahead: int, like: Any) -> Any:
         from lowtide.plan import plan_facts
         from lowtide.plan.aside import make_plan_aside
         from lowtide.simulate.plain import plain_range
 
         what = f"{len(program.ops):,} ops at batch {batch} for {format_size(self._budget)}"
-        print(f"lowtide: planning {what}, about {self._seconds:.0f} s ...", file=sys.stderr, flush=True)
-        plan = make_plan_aside(program, self._budget, batch, self._seconds, ahead)
+        unless = "" if like is None else " unless an earlier plan will do"
+        print(f"lowtide: planning {what}, about {self._seconds:.0f} s{unless} ...", file=sys.stderr, flush=True)
+        plan = make_plan_aside(program, self._budget, batch, self._seconds, ahead, like)
         if not self.planned:
             self.planned = True
             facts = plan_facts(plan, plain_range(program, batch))
