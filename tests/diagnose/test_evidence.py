@@ -9,7 +9,8 @@ from lowtide.diagnose.code import Code
 from lowtide.diagnose.evidence import called_in_loop, is_users
 from lowtide.diagnose.trends import goes_on
 from lowtide.known import known_of
-from lowtide.record import Made, Recording, Step, Tape
+from lowtide.program import Source
+from lowtide.record import Made, Recording, Sample, Step, Tape
 from tests.diagnose.examples import FILE, MIB, at, census, detail, held, recording, site
 
 
@@ -99,7 +100,7 @@ def test_what_a_tape_drops_before_it_goes_back_was_recorded_for_nothing() -> Non
     read = [(site("Tanh", 2), "activations", 60, 4, 60, ""), (site("TanhGrad", 4), "gradients", 10, 50, 70, "")]
     tape = Tape(at(1), False, True, 9, 0, 1, 0.1, 0, 9, 0, 2, 2)
     found = diagnose(recording(code, line=4, details=(detail([*read, *unread]),), tapes=(tape,)))
-    assert (found[0].id, found[0].source, found[0].bytes) == ("tape-records-unused", at(1), 180 * MIB)
+    assert (found[0].id, found[0].source, found[0].bytes) == ("tape-records-unused", at(3), 180 * MIB)
 
 
 CODE = """\
@@ -154,3 +155,77 @@ def test_a_finding_names_the_bug_of_its_version_and_of_no_other() -> None:
     assert known_of("layers-made-again", {"tensorflow": "2.21.0", "keras": "3.15.1"}) is not None
     assert known_of("layers-made-again", {"tensorflow": "2.19.0", "keras": "3.15.1"}) is None
     assert known_of("tensors-kept", {"tensorflow": "2.21.0", "keras": "3.15.1"}) is None
+
+
+def test_what_is_let_go_when_the_script_has_ended_is_no_end_of_growth() -> None:
+    run = recording(steps=0)
+    sizes = [0, 26, 54, 93, 150, 205, 242, 242, 0]
+    lines = [at(2)] * 6 + [None] * 3
+    samples = tuple(
+        Sample(i * 0.1, "inside", None, size * MIB, size * MIB, 256 * MIB, (600 + size) * MIB, source=line)
+        for i, (size, line) in enumerate(zip(sizes, lines, strict=True))
+    )
+    assert goes_on(replace(run, samples=samples), "device_bytes") is not False
+
+
+WRAPPED = """\
+def traced(fn):
+    def wrapper(x):
+        out = fn(x)
+        log.debug("%s", out)
+        return out
+    return wrapper
+@traced
+def expand(x):
+    return x @ w
+for step in range(9):
+    expand(x)
+"""
+
+
+def test_a_wrapper_runs_as_often_as_what_it_decorates() -> None:
+    assert Code(recording(WRAPPED)).in_loop(at(4))
+    assert not Code(recording(WRAPPED.replace("for step in range(9):", "if True:"))).in_loop(at(4))
+    assigned = WRAPPED.replace("@traced\n", "").replace("for step", "expand = traced(expand)\nfor step")
+    assert Code(recording(assigned)).in_loop(at(4))
+
+
+def spans(code: str) -> Source | None:
+    tape = Tape(at(2), False, True, 9, 0, 1, 0.1, 13, 9, 0, 2, 2)
+    rows = census(held("tensor", "", 20, 100, 4))
+    return next(f for f in diagnose(recording(code, device=5, census=rows, tapes=(tape,))) if "spans" in f.id).source
+
+
+def test_of_what_a_tape_records_the_part_that_is_not_differentiated_is_named() -> None:
+    beside = """\
+for x in data:
+    with tf.GradientTape() as tape:
+        loss = mse(x)
+        val_loss = validate()
+    grads = tape.gradient(loss, model.trainable_variables)
+"""
+    assert spans(beside) == at(4)
+    wanted = beside.replace("loss = mse(x)", "h = body(x)\n        loss = mse(h)").replace("validate()", "1.0")
+    assert spans(wanted) == at(2), "all of it is for the loss"
+    inside = beside.replace("    grads", "        grads")
+    assert spans(inside) == at(2), "the tape is around the steps themselves"
+
+
+def test_the_lines_of_one_function_may_have_the_peak_together() -> None:
+    code = "def elu(x):\n    p = tf.maximum(x, 0.0)\n    return p + tf.exp(x)\nact = elu if BIG else relu\n"
+    code += "for m in mats:\n    x = act(x @ m)\n"
+    rows = [
+        (site(kind, line), "activations", size, 5, 90, "(9, 9)")
+        for kind, line, size in (("Maximum", 2, 70), ("Exp", 3, 70), ("MatMul", 6, 40))
+    ]
+    found = diagnose(recording(code, line=9, details=(detail(rows),)))
+    assert [(f.id, f.source, f.bytes) for f in found] == [("peak-by-line", at(6), 140 * MIB)]
+
+
+def test_what_is_given_back_what_it_returned_is_not_called_on_everything() -> None:
+    code = "def evolve(s, w):\n    return f(s, w)\nw = load()\ns = start()\nfor _ in range(4):\n    s = evolve(s, w)\n"
+    one = detail([(site("Tanh", 2), "temporaries", 300, 5, 90, "(2048, 256)")], step=0)
+    called = recording(code, kind="call", line=2, steps=4, details=(one,))
+    assert "called-on-everything" not in [f.id for f in diagnose(called)]
+    given = recording(code.replace("s = evolve", "y = evolve"), kind="call", line=2, steps=4, details=(one,))
+    assert "called-on-everything" in [f.id for f in diagnose(given)]

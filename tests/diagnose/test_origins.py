@@ -92,7 +92,7 @@ def test_of_a_tape_that_records_too_much_the_statement_is_named_that_needs_no_gr
     facts = tape(watched=9, used=1)._replace(source=at(2))
     found = diagnose(recording(DISTILL, line=5, details=(both,), tapes=(facts,)))
     assert ("tape-records-unused", at(3)) in [(f.id, f.source) for f in found]
-    two = DISTILL.replace("target = teacher(x)", "target = teacher(x); other = teacher(-x)")
+    two = DISTILL.replace("target = teacher(x)", "target = teacher(x); target = mean(target, teacher(-x))")
     found = diagnose(recording(two, line=5, details=(both,), tapes=(facts,)))
     assert ("tape-records-unused", at(2)) in [(f.id, f.source) for f in found], "it takes more than one statement"
 

@@ -132,10 +132,18 @@ def called_on_everything(recording: Recording) -> Iterator[Finding]:
 
 def _is_given_all(code: Code, source: Source) -> bool:
     """Whether the statement passes a name that the script itself gave a value once, outside all loops and functions; or
-    one that its function was given such a name for."""
+    one that its function was given such a name for. What is given back what it returned goes through no data."""
     statement = code.statement(source)
     passed = names_passed(statement) if statement is not None else []
-    return any(_is_set_once(code, name, source.file) for name in [*passed, *_given_for(code, source, passed)])
+    if {*passed} & {*code.assigned_at(source)}:
+        return False
+    file = code.file(source.file)
+    function = file.enclosing(source.line) if file is not None else None
+    parameters = [argument.arg for argument in function.args.args] if function is not None else []
+    names = [name for name in passed if name not in parameters]
+    if function is not None:
+        names += _given_for(code, function.name, parameters, passed)
+    return any(_is_set_once(code, name, source.file) for name in names)
 
 
 def _is_set_once(code: Code, name: str, file: str) -> bool:
@@ -143,16 +151,13 @@ def _is_set_once(code: Code, name: str, file: str) -> bool:
     return len(lines) == 1 and not code.in_loop(lines[0]) and not code.in_function(lines[0])
 
 
-def _given_for(code: Code, source: Source, passed: Sequence[str]) -> list[str]:
-    """Names that are given for the parameters `passed` of the function around a line, where it is called."""
-    file = code.file(source.file)
-    function = file.enclosing(source.line) if file is not None else None
-    if function is None:
-        return []
-    parameters = [argument.arg for argument in function.args.args]
+def _given_for(code: Code, function: str, parameters: Sequence[str], passed: Sequence[str]) -> list[str]:
+    """Names that are given for those parameters of a function that are `passed` on, where it is called."""
     parameters = parameters[1:] if parameters[:1] == ["self"] else parameters
     given = list[str]()
-    for _, call in code.calls(function.name):
+    for line, call in code.calls(function):
+        if {node.id for node in call.args if isinstance(node, ast.Name)} & {*code.assigned_at(line)}:
+            continue
         values = dict(zip(parameters, call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
         given += [value.id for name in passed if isinstance(value := values.get(name), ast.Name)]
     return given

@@ -25,6 +25,7 @@ from lowtide.diagnose.syntax import (
     is_among,
     is_small,
     last_name,
+    other_names,
     reads,
     whole,
     written,
@@ -210,6 +211,11 @@ class Code:
             for node in file.nodes()
             if isinstance(node, ast.Call) and last_name(node.func) == name
         ]
+
+    def uses_by_any_name(self, function: str) -> list[Source]:
+        """The same by a name that it was assigned to, too: `act = gelu if BIG else relu`."""
+        names = [name for file in self.files() for node in file.nodes() for name in other_names(node, function)]
+        return [line for name in dict.fromkeys((function, *names)) for line in self.uses(name)]
 
     def puts(self) -> list[Source]:
         """Live lines that put something into some container by a method."""

@@ -76,6 +76,31 @@ def _by_line(recording: Recording, detail: Detail) -> Iterator[Finding]:
             SMALLER,
             None, "", largest,
         )  # fmt: skip
+    else:
+        yield from _by_function(recording, detail, forward)
+
+
+def _by_function(recording: Recording, detail: Detail, sizes: Counter[Source]) -> Iterator[Finding]:
+    """No line has much, and the lines of one function have most together: an activation written out, say."""
+    code = read_code(recording)
+    lines: dict[tuple[str, str], list[Source]] = {}
+    for source in sizes:
+        file = code.file(source.file)
+        if file is not None and (function := file.enclosing(source.line)) is not None:
+            lines.setdefault((file.name, function.name), []).append(source)
+    for (file_name, function_name), own in lines.items():
+        size = sum(sizes[source] for source in own)
+        if len(own) < 2 or size <= HALF * detail.peak_bytes or not is_worth(recording, size, NOTABLE):
+            continue
+        called = [line for line in code.uses_by_any_name(function_name) if line.file == file_name]
+        source = likeliest(code, called) or own[0]
+        yield Finding(
+            "peak-by-line", ADVICE,
+            f"the {len(own)} lines of `{function_name}` have {size / detail.peak_bytes:.0%} of the device's peak",
+            size, source, code.text(source),
+            "compute its parts again on the way back (`tf.recompute_grad`), or use one op that does the same", None, "",
+            size - size // len(own),
+        )  # fmt: skip
 
 
 _NO_LINE = ("fit", "function", "session", "gradient", "evaluate", "predict", "run")

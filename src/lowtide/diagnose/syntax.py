@@ -175,3 +175,12 @@ def given_to_results(node: ast.AST, makers: set[str]) -> list[str]:
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and last_name(node.value.func) in makers:
         return [last_name(target) for target in node.targets]
     return []
+
+
+def other_names(node: ast.AST, function: str) -> list[str]:
+    """Names that an assignment gives to a function itself, not to what it returns."""
+    if not isinstance(node, ast.Assign):
+        return []
+    called = {id(call.func) for call in calls_in(node)}
+    named = (part for part in ast.walk(node.value) if isinstance(part, ast.Name) and id(part) not in called)
+    return [last_name(target) for target in node.targets] if any(part.id == function for part in named) else []

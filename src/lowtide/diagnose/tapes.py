@@ -185,19 +185,24 @@ def records_unused(recording: Recording) -> Iterator[Finding]:
 
 
 def _not_differentiated(recording: Recording, tape: Tape) -> Source | None:
-    """The one statement under the tape that calls something of the user's, none of it for what is differentiated or by
-    what gradients are asked for."""
+    """The one statement under the tape that calls something of the user's and nothing that gradients are asked for; of
+    several, the one that is not for what is differentiated."""
     code = read_code(recording)
     under = code.statement(tape.source) if tape.source else None
     file = code.file(tape.source.file) if tape.source else None
     if file is None or tape.source is None or not isinstance(under, ast.With):
         return None
-    asked = [call for _, call in code.calls(f"{code.bound_by_with(tape.source)}.gradient") if len(call.args) > 1]
-    trained = {name for call in asked for name in _named(call.args[1])} - {"self"}
+    name = code.bound_by_with(tape.source)
+    asked = [(line, call) for line, call in code.calls(f"{name}.gradient") if len(call.args) > 1]
+    trained = {name for _, call in asked for name in _named(call.args[1])} - {"self"}
     live = [s for s in ast.walk(under) if isinstance(s, ast.Assign | ast.Expr) and file.is_live(s.lineno)]
     calling = [s for s in live if any(isinstance(n, ast.Call) and _is_users_own(n) for n in ast.walk(s))]
-    towards = _made_for({name for call in asked for name in _named(call.args[0])}, live)
-    beside = [s for s in calling if s not in towards and not trained & _named(s)]
+    if any(line.file == file.name and line.line in whole(under) for line, _ in asked):
+        return None  # all of it is steps
+    beside = [s for s in calling if not trained & _named(s)]
+    if len(beside) > 1:
+        towards = _made_for({name for _, call in asked for name in _named(call.args[0])}, live)
+        beside = [s for s in beside if s not in towards]
     return Source(file.name, beside[0].lineno) if asked and len(beside) == 1 and len(live) > 1 else None
 
 
