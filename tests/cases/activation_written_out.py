@@ -5,7 +5,6 @@ import os
 import sys
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import numpy as np
 import tensorflow as tf
 
 BAD = sys.argv[1] == "bad"

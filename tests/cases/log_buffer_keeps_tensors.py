@@ -8,7 +8,6 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import logging
 import logging.handlers
 
-import numpy as np
 import tensorflow as tf
 
 BAD = sys.argv[1] == "bad"
@@ -20,7 +19,7 @@ def mem(field="VmRSS"):
 
 
 STEPS = 50
-sink = logging.StreamHandler(open(os.devnull, "w"))
+sink = logging.FileHandler(os.devnull)
 log = logging.getLogger("train")
 log.setLevel(logging.DEBUG)
 log.propagate = False

@@ -6,7 +6,6 @@ import sys
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import keras
-import numpy as np
 import tensorflow as tf
 
 BAD = sys.argv[1] == "bad"
