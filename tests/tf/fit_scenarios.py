@@ -19,8 +19,10 @@ import numpy as np
 import tensorflow as tf
 
 import lowtide
+from lowtide.plan.aside import make_plan_aside
 from lowtide.tf import compat, profile
 from lowtide.tf.fit import PlannedStep, install
+from lowtide.tf.fit import planned_function as planned_step
 from lowtide.tf.rewrite import as_function, ordered_graph
 from lowtide.tf.trace import capture_function, capture_model
 
@@ -56,6 +58,12 @@ class Unplanned(PlannedStep):
 
     def _alike(self, step: Any, batch: int) -> None:
         return None
+
+    def _pattern_for(self, step: Any, batch: int) -> None:
+        return None
+
+    def _plan_anew(self, known: Any, batch: int, ahead: int = 0) -> None:
+        known.replan(*self._planned(known.step, batch))
 
     def _planned(self, step: Any, batch: int, ahead: int = 0, like: Any = None) -> Any:
         return batch, None, as_function(step, ordered_graph(step.graph_def))
@@ -258,6 +266,32 @@ def nothing_returned() -> dict[str, Any]:
     return {"returned": [add_up(tf.ones([4, 4])) for _ in range(3)], "total": float(total)}
 
 
+def dimensions_of_their_own() -> dict[str, Any]:
+    """A graph has nodes and edges, and more of one does not mean more of the other."""
+    specs = [tf.TensorSpec([None, 16]), tf.TensorSpec([None], tf.int32)]
+    weights = tf.Variable(tf.ones([16, 64]))
+
+    @tf.function(input_signature=specs)
+    def step(nodes: Any, edges: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.tanh(tf.gather(nodes @ weights, edges)))
+        weights.assign_sub(tape.gradient(loss, weights))
+        return loss
+
+    def make(program: Any, batch: int, ahead: int, like: Any) -> Any:
+        return make_plan_aside(program, 64 << 20, batch, SECONDS, ahead, like)
+
+    def call(nodes: int, edges: int) -> tuple[Any, Any]:
+        return (random_like(0, nodes, 16), tf.range(edges) % nodes), {}
+
+    planned = planned_step(step, *call(8, 1000), make)
+    seen = []
+    for nodes, edges in ((8, 1000), (8, 600), (4, 900), (8, 2000), (2000, 2000)):
+        planned(call(nodes, edges))
+        seen.append([len(planned.variants), planned.plan.timeline.batch])
+    return {"seen": seen}
+
+
 # What is undone, and what is refused -------------------------------------------------------------------------------
 
 
@@ -368,6 +402,7 @@ OTHERS: tuple[Callable[[], Any], ...] = (
     refusals,
     places_of_variables,
     weights_set_from_an_array,
+    dimensions_of_their_own,
 )
 
 

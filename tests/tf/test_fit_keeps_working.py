@@ -63,6 +63,12 @@ def test_a_variable_that_was_set_from_an_array_gets_a_place_on_the_device_before
     assert found("weights_set_from_an_array") == {"before": False, "after": True, "same": True}
 
 
+def test_a_dimension_that_grows_by_itself_is_planned_for() -> None:
+    """Fewer edges, or nodes, are covered; more edges are another step, more nodes a larger batch of one."""
+    seen = found("dimensions_of_their_own")["seen"]
+    assert seen == [[1, 8], [1, 8], [1, 8], [2, 8], [2, 2000]]
+
+
 def test_a_step_may_return_nothing() -> None:
     assert found("nothing_returned") == {"returned": [None] * 3, "total": 48.0}
 

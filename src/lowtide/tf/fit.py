@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,11 +59,13 @@ def _described(leaf: Any) -> Any:
 
 @dataclass
 class Variant:
-    """The step for one kind of data, planned for batches up to `batch`."""
+    """The step for one kind of data, planned for batches up to `batch`. `given` are the shapes of what it was captured
+    for: other dimensions than the batch may be open too, each by itself, and are counted as they were."""
 
     kind: _Kind
     step: Step
     shapes: tuple[Any, ...]
+    given: tuple[Any, ...]
     batch: int
     plan: Plan
     call: Callable[..., list[Any]]
@@ -79,10 +81,23 @@ class Variant:
         self.room = Room.of(plan)
 
     def takes(self, kind: _Kind, tensors: Sequence[Any]) -> bool:
-        """Whether it was traced for such data. A step that knows its batch by number takes that batch only."""
+        """Whether it was traced for such data, and no dimension but the batch is larger than it was. A step that knows
+        its batch by number takes that batch only."""
         if kind != self.kind or len(tensors) != len(self.shapes):
             return False
-        return all(shape.is_compatible_with(t.shape) for shape, t in zip(self.shapes, tensors, strict=True))
+        if not all(shape.is_compatible_with(t.shape) for shape, t in zip(self.shapes, tensors, strict=True)):
+            return False
+        return all(now <= then for then, now in self._dimensions(tensors) if then != self.step.program.batch)
+
+    def rows(self, tensors: Sequence[Any]) -> int:
+        """The batch, or another dimension that was as large: the two need not go together."""
+        return max((now for then, now in self._dimensions(tensors) if then == self.step.program.batch), default=1)
+
+    def _dimensions(self, tensors: Sequence[Any]) -> Iterator[tuple[int, int]]:
+        """Each that is open: what it was, and what it is."""
+        for shape, given, tensor in zip(self.shapes, self.given, tensors, strict=True):
+            fixed = [None] * len(given) if shape.rank is None else shape.as_list()
+            yield from ((then, now) for dim, then, now in zip(fixed, given, tensor.shape, strict=True) if dim is None)
 
 
 class PlannedStep:
@@ -118,18 +133,35 @@ class PlannedStep:
         kind, size = _Kind.of(data), batch or batch_of(data) or 1
         known = next((variant for variant in self.variants if variant.takes(kind, tensors)), None)
         if known is None:
-            step = settled(self._capture(data), tensors, size)
-            planned = self._alike(step, size) or self._planned(step, size, like=self._pattern_for(step, size))
-            known = Variant(kind, step, _shapes(step), *planned)
-            self.variants.append(known)
-        elif size > known.batch:
-            self._plan_anew(known, size)
-        elif known.room and known.room.would_not_do(in_use := profile.device_bytes()["current"]):
+            known = self._added(kind, self._captured(data, tensors, size), tensors, size)
+        elif max(size, known.rows(tensors)) > known.batch:
+            self._plan_anew(known, max(size, known.rows(tensors)))
+        if known.room and known.room.would_not_do(in_use := profile.device_bytes()["current"]):
             self._make_room(known, known.room, in_use)
-        else:
-            return known
         self.plan = known.plan
         return known
+
+    def _captured(self, data: Any, tensors: Sequence[Any], batch: int) -> Step:
+        """A device that has the budget and no more has none for trying out what training has begun with."""
+        step = self._capture(data)
+        if any(known.room for known in self.variants) and needs_rehearsal(step.program):
+            now = ", ".join(str(tuple(t.shape)) for t in tensors)
+            then = ", ".join(str(shape) for shape in self.variants[-1].given)
+            raise NotCapturable(
+                f"training began, and then data came that its step was not planned for: {now}, after {then}; sizes in "
+                "it depend on the data, and there is no room to try that out: pad the data to one size, or sort it so "
+                "that the largest comes first"
+            )
+        return settled(step, tensors, batch)
+
+    def _added(self, kind: _Kind, step: Step, tensors: Sequence[Any], batch: int) -> Variant:
+        alike = self._alike(step, batch)
+        planned = alike or self._planned(step, batch, like=self._pattern_for(step, batch))
+        added = Variant(kind, step, _shapes(step), tuple(tuple(t.shape) for t in tensors), *planned)
+        if alike and added.room:
+            added.room.has_run = True  # what it sets apart is there, and nobody has looked at what else is
+        self.variants.append(added)
+        return added
 
     def _make_room(self, known: Variant, room: Room, in_use: int) -> None:
         """Plan again beside what has come, and with room for as much again, since it may go on coming; or without. As
