@@ -150,17 +150,17 @@ LENGTHS = """import keras, numpy as np, tensorflow as tf
 keras.utils.set_random_seed(0)
 layers = keras.layers
 conv, norm = layers.Conv1D, layers.LayerNormalization
-blocks = [l for _ in range(6) for l in (conv(64, 3, padding="same"), norm(), layers.ReLU())]
+blocks = [l for _ in range(3) for l in (conv(64, 3, padding="same"), norm(), layers.ReLU())]
 model = keras.Sequential([keras.Input((None, 16)), *blocks, layers.GlobalAveragePooling1D(), layers.Dense(3)])
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 def batches():
-    for length in (700, 600, 700, 650, 700, 600):
+    for length in (700, 600, 700, 600):
         yield np.random.rand(8, length, 16).astype("float32"), np.random.randint(0, 3, 8)
 
 spec = tf.TensorSpec((None, None, 16), tf.float32), tf.TensorSpec((None,), tf.int64)
-data = tf.data.Dataset.from_generator(batches, output_signature=spec).apply(tf.data.experimental.assert_cardinality(6))
-model.fit(data, epochs=2, verbose=0)
+data = tf.data.Dataset.from_generator(batches, output_signature=spec).apply(tf.data.experimental.assert_cardinality(4))
+model.fit(data, verbose=0)
 print("trained")
 """
 
@@ -169,7 +169,7 @@ def test_sequences_of_other_lengths_run_by_the_plan_there_is(tmp_path: Path) -> 
     """Each length has a graph of its own: a step that comes back finds others beside it."""
     done = _trained(tmp_path, LENGTHS, "60%")
     said = [line for line in done.stderr.splitlines() if "lowtide: planning" in line]
-    assert len(said) >= 3
+    assert len(said) >= 2
     assert all("unless an earlier plan will do" in line for line in said[1:])
 
 
