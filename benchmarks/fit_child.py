@@ -27,7 +27,7 @@ from benchmarks.predict_child import as_traced, opened, peaks_of
 from benchmarks.proof import STEPS, Run, Subject, time_ratios
 from benchmarks.zoo import ENTRIES, Workload
 from lowtide.errors import Infeasible
-from lowtide.plan.aside import make_plan_aside
+from lowtide.plan.aside import make_plan_aside, planning
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
 from lowtide.tf.fit import PlannedStep, planned_function, planned_model, settled
@@ -110,7 +110,7 @@ def planned(name: str, batch: int, mib: int, seconds: float) -> dict[str, Any]:
 
 
 def fitted(workload: Workload, budget: int, batch: int, seconds: float) -> PlannedStep:
-    make = lambda program, size: make_plan_aside(program, budget, size, seconds)  # noqa: E731
+    make = planning(budget, seconds)
     if workload.model is not None:
         return planned_model(workload.model, workload.data, make, batch)
     return planned_function(workload.step, workload.data, {}, make)

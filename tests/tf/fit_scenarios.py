@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 import lowtide
-from lowtide.plan.aside import make_plan_aside
+from lowtide.plan.aside import planning
 from lowtide.tf import compat, profile
 from lowtide.tf.fit import PlannedStep, install
 from lowtide.tf.fit import planned_function as planned_step
@@ -278,13 +278,10 @@ def dimensions_of_their_own() -> dict[str, Any]:
         weights.assign_sub(tape.gradient(loss, weights))
         return loss
 
-    def make(program: Any, batch: int, ahead: int, like: Any) -> Any:
-        return make_plan_aside(program, 64 << 20, batch, SECONDS, ahead, like)
-
     def call(nodes: int, edges: int) -> tuple[Any, Any]:
         return (random_like(0, nodes, 16), tf.range(edges) % nodes), {}
 
-    planned = planned_step(step, *call(8, 1000), make)
+    planned = planned_step(step, *call(8, 1000), planning(64 << 20, SECONDS))
     seen = []
     for nodes, edges in ((8, 1000), (8, 600), (4, 900), (8, 2000), (2000, 2000)):
         planned(call(nodes, edges))

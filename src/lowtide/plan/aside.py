@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from lowtide.errors import Infeasible, LowtideError
@@ -43,6 +44,11 @@ def make_plan_aside(
             words = done.stderr.strip().splitlines()
             raise LowtideError(f"planning failed ({words[-1] if words else f'exit code {done.returncode}'})")
         return load_plan(folder / PLAN)
+
+
+def planning(budget: int, seconds: float) -> Callable[[Program, int, int, Pattern | None], Plan]:
+    """How `lowtide.tf.fit` plans for a budget: (the step, a batch, batches ahead, how a step of the same ops runs)."""
+    return lambda program, batch, ahead, like: make_plan_aside(program, budget, batch, seconds, ahead, like)
 
 
 def main(name: str) -> None:
