@@ -20,9 +20,9 @@ from lowtide.simulate.timeline import Buffer, Maker, Preparation, Timeline
 from lowtide.simulate.unroll import ops_executed
 from lowtide.units import format_size
 
-FEWEST_STEPS, MOST_STEPS, MOST_IF_LONG, OPS_IN_ALL = 3, 16, 8, 24_000
+FEWEST_STEPS, SOME_STEPS, MOST_STEPS, OPS_IN_ALL = 3, 8, 16, 24_000
 """Large variables that are assigned wander from step to step, and the peak with them: the largest of a few is reported,
-of more where a step is short."""
+of more where a step is short. A plan writes them in place: fewer tell, and very many plans are looked at."""
 RUNS = 4
 """Runs that an allocator which cannot grow has to get through, each with its batches coming at other moments."""
 
@@ -35,18 +35,25 @@ def simulate(
     Stands for: run the step a few times on an empty device and look at the worst one. Raises `OutOfMemory` when the
     allocator, given `limit` bytes, refuses.
     """
-    return Steps(program, batch, order).timeline(limit)
+    return Steps(program, batch, order, MOST_STEPS).timeline(limit)
 
 
 class Steps:
     """A step, executed a few times on buffers without contents: what it asks of an allocator, whichever that is."""
 
-    def __init__(self, program: Program, batch: int | None = None, order: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        batch: int | None = None,
+        order: Sequence[int] | None = None,
+        most_steps: int = SOME_STEPS,
+    ) -> None:
         self.program = program
         self.batch = program.batch if batch is None else batch
-        steps = _steps_to_play(program, self.batch)
-        self._habits = [run(program, self.batch, order, steps, arms) for arms in _habits(program)]
-        self._turns = [min(len(arms), steps - 1) for arms in _habits(program)]
+        steps = _steps_to_play(program, self.batch, most_steps)
+        habits = _habits(program, steps)
+        self._habits = [run(program, self.batch, order, steps, arms) for arms in habits]
+        self._turns = [min(len(arms), steps - 1) for arms in habits]
         last = self._habits[0][-1]
         self._small = min(LARGEST_GAP, max(SMALLEST_GAP, _most_alive(last) // SMALL_SHARE))
         self._small_change = _small_change(last, self._small)
@@ -143,20 +150,24 @@ class Steps:
         return max(outcomes, key=lambda outcome: outcome.peak.chunk_peak)
 
 
-def _steps_to_play(program: Program, batch: int) -> int:
-    if ops_executed(program, batch) * MOST_STEPS <= OPS_IN_ALL:
-        return MOST_STEPS
-    return min(MOST_IF_LONG, max(FEWEST_STEPS, OPS_IN_ALL // len(program.ops)))
+def _steps_to_play(program: Program, batch: int, most: int) -> int:
+    if ops_executed(program, batch) * most <= OPS_IN_ALL:
+        return most
+    return min(SOME_STEPS, max(FEWEST_STEPS, OPS_IN_ALL // len(program.ops)))
 
 
-def _habits(program: Program) -> tuple[tuple[int, ...], ...]:
+def _habits(program: Program, steps: int) -> tuple[tuple[int, ...], ...]:
     """How a step may choose between branches from step to step: always the largest, in turn, or one seldom.
 
     A branch that sets a variable anew leaves other chunks to the next step than one that adds to it.
     """
     if not any(is_branching(op) for part in (program, *program.functions) for op in part.ops):
         return ((0,),)
-    return (0,), (0, 1), (1, 1, 1, 0), (*(1,) * 9, 0)
+    often = (0,), (0, 1), (1, 1, 1, 0)
+    return often if steps < len(ONE_IN_TEN) else (*often, ONE_IN_TEN)
+
+
+ONE_IN_TEN = (*(1,) * 9, 0)
 
 
 def _free_between(chunks: Sequence[Chunk], least: int, below: int) -> int:
