@@ -12,7 +12,7 @@ from typing import Any
 from lowtide.errors import BadUse
 from lowtide.machine import memory
 from lowtide.plan import Plan, make_plan, plan_curve, plan_facts
-from lowtide.plan.aside import make_plan_aside
+from lowtide.plan.aside import MakePlan, make_plan_aside
 from lowtide.plan.plan import Pattern
 from lowtide.plan.room import in_one_region
 from lowtide.program import Program
@@ -169,7 +169,7 @@ def fit_within(model: Any, budget: str | int, batch_size: int = 32, data: Any = 
     return step.plan
 
 
-def _planning(budget: str | int, seconds: float) -> Callable[[Program, int, int, Pattern | None], Plan]:
+def _planning(budget: str | int, seconds: float) -> MakePlan:
     """How to plan for a budget. A percentage is of what plain TensorFlow needs for the first step that is planned."""
     parse_size(budget, of=100)  # one that is none is refused before anything is done
     limits: list[int] = []

@@ -192,13 +192,13 @@ def _not_differentiated(recording: Recording, tape: Tape) -> Source | None:
     file = code.file(tape.source.file) if tape.source else None
     if file is None or tape.source is None or not isinstance(under, ast.With):
         return None
-    name = code.bound_by_with(tape.source)
-    asked = [(line, call) for line, call in code.calls(f"{name}.gradient") if len(call.args) > 1]
+    bound = code.bound_by_with(tape.source)
+    asked = [(line, call) for line, call in code.calls(f"{bound}.gradient") if len(call.args) > 1]
+    if any(line.file == file.name and line.line in whole(under) for line, _ in asked):
+        return None  # all of it is steps
     trained = {name for _, call in asked for name in _named(call.args[1])} - {"self"}
     live = [s for s in ast.walk(under) if isinstance(s, ast.Assign | ast.Expr) and file.is_live(s.lineno)]
     calling = [s for s in live if any(isinstance(n, ast.Call) and _is_users_own(n) for n in ast.walk(s))]
-    if any(line.file == file.name and line.line in whole(under) for line, _ in asked):
-        return None  # all of it is steps
     beside = [s for s in calling if not trained & _named(s)]
     if len(beside) > 1:
         towards = _made_for({name for _, call in asked for name in _named(call.args[0])}, live)

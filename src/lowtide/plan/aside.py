@@ -19,6 +19,9 @@ from lowtide.plan.plan import BATCHES_AHEAD, Pattern, Plan, make_plan
 from lowtide.plan.store import load_plan, save_plan
 from lowtide.program import Program, load_program, save_program
 
+MakePlan = Callable[[Program, int, int, Pattern | None], Plan]
+"""(the step, a batch, how many batches may come to lie beside it, how a step of the same ops runs) -> its plan."""
+
 PROGRAM, REQUEST, PLAN, INFEASIBLE = "program.lowtide", "request.json", "plan.lowtide", "infeasible.json"
 
 
@@ -46,8 +49,8 @@ def make_plan_aside(
         return load_plan(folder / PLAN)
 
 
-def planning(budget: int, seconds: float) -> Callable[[Program, int, int, Pattern | None], Plan]:
-    """How `lowtide.tf.fit` plans for a budget: (the step, a batch, batches ahead, how a step of the same ops runs)."""
+def planning(budget: int, seconds: float) -> MakePlan:
+    """How to plan whatever comes for a budget."""
     return lambda program, batch, ahead, like: make_plan_aside(program, budget, batch, seconds, ahead, like)
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from lowtide.errors import BadUse, Infeasible, NotCapturable
 from lowtide.plan import Plan
+from lowtide.plan.aside import MakePlan
 from lowtide.plan.plan import BATCHES_AHEAD, Pattern
 from lowtide.program import Program
 from lowtide.tf import compat, profile
@@ -27,9 +28,6 @@ from lowtide.tf.trace import Seen, batch_of, capture_function, capture_model, fl
 MUCH_LARGER = 0.2  # times the bytes of a step's tensors: a plan for it would compute too much again
 CROWD = 0.02  # of the budget: so much more beside a step, and its plan is not trusted any longer
 MOST_AHEAD = 64  # batches that room is made for
-
-MakePlan = Callable[[Program, int, int, Pattern | None], Plan]
-"""(the step, a batch, how many batches may come to lie beside it, how a step of the same ops runs) -> its plan."""
 
 Planned = tuple[int, Plan, Callable[..., list[Any]]]
 """The largest batch that the plan is for, the plan, and the step that runs so."""
@@ -134,8 +132,8 @@ class PlannedStep:
         known = next((variant for variant in self.variants if variant.takes(kind, tensors)), None)
         if known is None:
             known = self._added(kind, self._captured(data, tensors, size), tensors, size)
-        elif max(size, known.rows(tensors)) > known.batch:
-            self._plan_anew(known, max(size, known.rows(tensors)))
+        elif (rows := max(size, known.rows(tensors))) > known.batch:
+            self._plan_anew(known, rows)
         if known.room and known.room.would_not_do(in_use := profile.device_bytes()["current"]):
             self._make_room(known, known.room, in_use)
         self.plan = known.plan
@@ -204,9 +202,7 @@ class PlannedStep:
         chosen = larger or max((one for one in same if one[0] < size), default=None)
         return chosen[1] if chosen else None
 
-    def _planned(
-        self, step: Step, batch: int, ahead: int = BATCHES_AHEAD, like: Pattern | None = None
-    ) -> Planned:
+    def _planned(self, step: Step, batch: int, ahead: int = BATCHES_AHEAD, like: Pattern | None = None) -> Planned:
         """Planned for the allocator as it is now."""
         try:
             plan = self._make(program_as_it_lies(step), batch, ahead, like)
