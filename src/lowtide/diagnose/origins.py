@@ -6,7 +6,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from lowtide.diagnose.code import Code, File, Function
+from lowtide.diagnose.code import Code
+from lowtide.diagnose.script import File, Function
 from lowtide.diagnose.syntax import (
     NONE,
     Multiplied,
