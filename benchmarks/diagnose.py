@@ -83,7 +83,7 @@ def culprit_lines(script: Path) -> set[int]:
 def judged(whose: str, script: Path, folder: Path) -> dict[str, Any]:
     """One case, both variants, and the verdicts."""
     bad, good = run_variant(script, "bad", folder), run_variant(script, "good", folder)
-    first = next(iter(bad.get("findings", [])), None)
+    first: Any = next(iter(bad.get("findings", [])), None)
     named = bool(first) and first["line"] in culprit_lines(script) and first["file"] == script.name
     causes = CAUSES.get(script.stem, ())
     false = [f for f in good.get("findings", []) if is_notable(f, good["peak_bytes"])]

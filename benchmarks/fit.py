@@ -155,7 +155,9 @@ def random_cases(first: int, count: int) -> list[dict[str, Any]]:
     """Some cases of random models, in a process of its own, so that what models leave behind is left there."""
     models = -(-count // BUDGETS_EACH)
     answer = run_child("benchmarks.fit_random", str(first), str(models), str(BUDGETS_EACH), seconds=1800)
-    return answer.get("cases", [{"seed": first, "broken": [answer.get("error", "no answer")]}])
+    failed = [{"seed": first, "broken": [answer.get("error", "no answer")]}]
+    cases: list[dict[str, Any]] = answer.get("cases", failed)
+    return cases
 
 
 def show(models: Sequence[dict[str, Any]], console: Console) -> None:
@@ -305,7 +307,7 @@ def write(part: str, found: list[dict[str, Any]]) -> None:
         entries = MODELS if part == "models" else TIMED
         found = [rows[entry[0]] for entry in entries if entry[0] in rows]
     if part == "models":
-        versions = next((model["versions"] for model in found if "versions" in model), {})
+        versions: dict[str, str] = next((model["versions"] for model in found if "versions" in model), {})
         document |= {"versions": {"python": platform.python_version(), **versions}, "summary": summary(found)}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps({**document, part: found}, indent=1) + "\n")

@@ -48,7 +48,7 @@ def plain_call(workload: Workload) -> Callable[[], Any]:
     if workload.model is not None:
         return opened(step_function(workload.model), workload.data)  # type: ignore[no-any-return]
     assert workload.step is not None
-    return lambda: workload.step(*workload.data)  # type: ignore[misc]
+    return lambda: workload.step(*workload.data)
 
 
 def reference(name: str, batch: int, seconds: float) -> dict[str, Any]:

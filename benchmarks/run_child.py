@@ -53,7 +53,7 @@ class Turns:
         self._stream.flush()
 
 
-class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types
+class Clock(keras.callbacks.Callback):
     """Times the batches of `fit`."""
 
     def __init__(self, turns: Turns) -> None:

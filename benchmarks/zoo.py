@@ -26,10 +26,10 @@ Tensor = Any  # a tf.Tensor or a symbolic keras.KerasTensor
 
 
 class Workload(NamedTuple):
-    """One training step ready to run: exactly one of `model` and `step` is set."""
+    """One training step ready to run: a compiled Keras model, or a step to call. The other is None."""
 
-    model: keras.Model | None
-    step: Callable[..., Any] | None
+    model: Any
+    step: Any
     data: tuple[Any, ...]  # (x, y) or (x, y, sample_weight) for a model; the positional arguments of a step
 
 
