@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +49,7 @@ def usual(listed: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 def measure(name: str, batch: int) -> dict[str, Any]:
     """One row: errors of the fixed order, and the plain range against five measured peaks."""
-    with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(run_child, "benchmarks.predict_child", name, str(batch), m) for m in ("fixed", "plain")]
-        fixed, plain = (run.result() for run in runs)
+    fixed, plain = (run_child("benchmarks.predict_child", name, str(batch), mode) for mode in ("fixed", "plain"))
     if "error" in fixed or "error" in plain:
         return {"name": name, "batch": batch, "error": fixed.get("error") or plain.get("error")}
     resident = fixed["measured_resident_bytes"]

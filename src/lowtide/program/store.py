@@ -44,7 +44,7 @@ def program_to_data(program: Program) -> dict[str, Any]:
         "values": [[v.dtype, v.shape] for v in program.values],
         "ops": [
             [op.name, op.kind, op.inputs, op.outputs, op.after, dict(op.attrs), op.layer, op.source, op.phase,
-             op.bodies, op.trips]
+             op.bodies, op.trips, op.position]
             for op in program.ops
         ],
         "functions": [program_to_data(function) for function in program.functions],
@@ -74,7 +74,7 @@ def program_from_data(data: Mapping[str, Any]) -> Program:
 
 def _op(
     name: str, kind: str, inputs: list[int], outputs: list[int], after: list[int], attrs: dict[str, Any],
-    layer: str, source: list[Any] | None, phase: str, bodies: list[int], trips: list[int] | None,
+    layer: str, source: list[Any] | None, phase: str, bodies: list[int], trips: list[int] | None, position: int = -1,
 ) -> Op:  # fmt: skip
     return Op(
         name,
@@ -88,6 +88,7 @@ def _op(
         phase,
         tuple(bodies),
         Dim(*trips) if trips else None,
+        position,
     )
 
 

@@ -71,7 +71,7 @@ class Op:
 
     `attrs` holds what the tables of `lowtide.ops` need to know and no more. `bodies` are indices into
     `Program.functions` (a loop's condition and body, a conditional's branches, a call's callee), `trips` is how
-    often a loop goes round.
+    often a loop goes round. `position` is its place in the framework's own listing, -1 where that is not known.
     """
 
     name: str
@@ -85,6 +85,7 @@ class Op:
     phase: str = "forward"
     bodies: tuple[int, ...] = ()
     trips: Dim | None = None
+    position: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ def is_branch(op: Op) -> bool:
     return op.kind in _BRANCHES and bool(op.bodies)
 
 
-def taken_branch(program: Program, op: Op, batch: int) -> int:
-    """The index in `program.functions` of the usual branch, or of the largest where none is known to be usual.
+def taken_branch(program: Program, op: Op, batch: int, largest: bool = True) -> int:
+    """The index in `program.functions` of the usual branch, or of the largest (the smallest) where none is usual.
 
     A branch of the forward pass and that of its gradient are chosen by the same value, so they go together.
     """
@@ -36,7 +36,18 @@ def taken_branch(program: Program, op: Op, batch: int) -> int:
         for other in program.ops
         if is_branch(other) and other.inputs[0] == op.inputs[0] and len(other.bodies) == len(op.bodies)
     ]
-    return op.bodies[max(range(len(op.bodies)), key=lambda arm: sum(_bytes(program, b[arm], batch) for b in together))]
+    choose = max if largest else min
+    arms = range(len(op.bodies))
+    return op.bodies[choose(arms, key=lambda arm: sum(_bytes(program, b[arm], batch) for b in together))]
+
+
+def has_choice(program: Program, batch: int) -> bool:
+    """Whether some branch of the step itself is known only when it runs."""
+    return any(
+        taken_branch(program, op, batch) != taken_branch(program, op, batch, largest=False)
+        for op in program.ops
+        if is_branch(op)
+    )
 
 
 def _bytes(program: Program, body: int, batch: int) -> int:

@@ -5,11 +5,12 @@ A node's edges are in the order in which its readers were added to the graph:
 
  - Grappler lists the nodes in an order of its own, `Op.position`. Where that is not known, or not of all ops,
    level by level from the inputs comes close.
- - oneDNN's pass then replaces the nodes it knows by new ones, added last, in reverse postorder.
+ - oneDNN's pass then replaces the nodes it knows by new ones, listed last, in reverse postorder.
+ - The graph is built anew from that list: each time the first node of which all inputs are there.
  - Data edges are told before control edges.
  - A node with more than eight edges keeps them in a hash set of their addresses. The edges of the graph's source to
-   the roots were made in one go, so their addresses follow one another, and the set begins somewhere among them. Other
-   edges come in any order.
+   the roots were made in one go, so their addresses follow one another: eight in a row have the same place in the set,
+   and all but one move on from it. Other edges come in any order.
 
 So two processes that run the same graph differ in what hash sets do, and one process does the same in every step.
 """
@@ -17,16 +18,19 @@ So two processes that run the same graph differ in what hash sets do, and one pr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 from random import Random
 from typing import NamedTuple
 
 from lowtide.ops import OWN_KERNEL
-from lowtide.program import Op, Program
+from lowtide.program import Program
 
 KEPT_IN_ORDER = 8
 """Edges of a node that TensorFlow keeps in the order they were added."""
 HASH_SET_LOAD = 0.8
 """A hash set, whose room is a power of two, is at most this full."""
+EDGE_BYTES, ALIGNMENT = 32, 8
+"""Bytes from one edge to the next, and what the first one's address is a multiple of."""
 
 REPLACED = frozenset({
     "MatMul", "_FusedMatMul", "BatchMatMul", "BatchMatMulV2", "Einsum", "Transpose", "Softmax",
@@ -56,6 +60,7 @@ class Edges:
         """`twins`: for each op the one whose node it shares, for a Program with loops written out."""
         ops = program.ops
         self._twins = range(len(ops)) if twins is None else twins
+        self._is_written_out = any(twin != index for index, twin in enumerate(self._twins))
         maker = {value: index for index, op in enumerate(ops) for value in op.outputs}
         self._data = [dict.fromkeys(maker[v] for v in op.inputs if v in maker) for op in ops]
         self._needs = [[*dict.fromkeys((*data, *op.after))] for data, op in zip(self._data, ops, strict=True)]
@@ -66,27 +71,62 @@ class Edges:
             (i for i, sources in enumerate(self._needs) if not sources), key=self._positions.__getitem__
         )
 
-    def of_process(self, random: Random) -> Graph:
+    def _added(self, position: Sequence[int]) -> Sequence[int]:
+        """A loop written out is a circle in TensorFlow's graph, and its ops come as they are listed."""
+        if self._is_written_out:
+            return _same(position, self._twins)
+        return _as_needed(self._needs, position)
+
+    def listed_in_process(self, random: Random) -> list[int]:
+        """Where each op is listed, once oneDNN's pass has been over the graph."""
         position = list(self._positions)
         walk = _reverse_postorder(self._before_replacing, _hashed_in_a_row(self._roots, random))
         for place, index in enumerate(index for index in walk if index in self._replaced):
             position[index] = len(position) + place
-        readers = _readers(self._needs, self._data, _same(position, self._twins))
+        return position
+
+    def of_process(self, random: Random) -> Graph:
+        position = self.listed_in_process(random)
+        readers = _readers(self._needs, self._data, self._added(position))
         for index, told in enumerate(readers):
             if len(told) > KEPT_IN_ORDER:
                 readers[index] = random.sample(told, len(told))
         return Graph([len(sources) for sources in self._needs], readers, _hashed_in_a_row(self._roots, random))
 
 
-def _positions(program: Program, needs: Sequence[Sequence[int]]) -> list[int]:
-    """Grappler's order where it is known of every op, else level by level, which is how Grappler sorts."""
-    known = [_position(op) for op in program.ops]
-    if UNKNOWN_POSITION not in known:
-        return known
+def _as_needed(needs: Sequence[Sequence[int]], position: Sequence[int]) -> list[int]:
+    """When each node is added: the first in the listing of those that have all they need."""
+    users = _users(needs)
+    waiting = [len(sources) for sources in needs]
+    ready = [(position[index], index) for index, count in enumerate(waiting) if not count]
+    heapify(ready)
+    added = [0] * len(needs)
+    place = 0
+    while ready:
+        _, index = heappop(ready)
+        added[index] = place
+        place += 1
+        for user in users[index]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heappush(ready, (position[user], user))
+    return added
+
+
+def _users(needs: Sequence[Sequence[int]]) -> list[list[int]]:
     users: list[list[int]] = [[] for _ in needs]
     for reader, sources in enumerate(needs):
         for source in sources:
             users[source].append(reader)
+    return users
+
+
+def _positions(program: Program, needs: Sequence[Sequence[int]]) -> list[int]:
+    """Grappler's order where it is known of every op, else level by level, which is how Grappler sorts."""
+    known = [op.position for op in program.ops]
+    if -1 not in known:
+        return known
+    users = _users(needs)
     waiting = [len(sources) for sources in needs]
     order = [index for index, count in enumerate(waiting) if not count]
     order.sort(key=known.__getitem__)
@@ -98,14 +138,6 @@ def _positions(program: Program, needs: Sequence[Sequence[int]]) -> list[int]:
     position = [0] * len(needs)
     for place, index in enumerate(order):
         position[index] = place
-    return position
-
-
-UNKNOWN_POSITION = -1
-
-
-def _position(op: Op) -> int:
-    position: int = getattr(op, "position", UNKNOWN_POSITION)
     return position
 
 
@@ -147,11 +179,36 @@ def _reverse_postorder(readers: Sequence[Sequence[int]], roots: Sequence[int]) -
 
 
 def _hashed_in_a_row(nodes: list[int], random: Random) -> list[int]:
-    """What a hash set makes of edges at addresses that follow one another: it starts anywhere, and may wrap around."""
+    """What TensorFlow's hash set makes of edges whose addresses follow one another, wherever the first one is."""
     if len(nodes) <= KEPT_IN_ORDER:
         return nodes
+    first = random.randrange(2**32) * ALIGNMENT
+    table: list[_Entry | None] = [None] * KEPT_IN_ORDER
+    for size, node in enumerate(nodes):
+        if size >= int(len(table) * HASH_SET_LOAD):
+            held = [entry for entry in table if entry is not None]
+            table = [None] * _room(size + 1)
+            for entry in held:
+                _put(table, entry)
+        _put(table, (first + size * EDGE_BYTES, node))
+    return [node for _, node in filter(None, table)]
+
+
+_Entry = tuple[int, int]
+"""An address, and whom it stands for."""
+
+
+def _room(count: int) -> int:
     room = KEPT_IN_ORDER
-    while room * HASH_SET_LOAD < len(nodes):
+    while count >= room * HASH_SET_LOAD:
         room *= 2
-    wraps_at = room - random.randrange(room)
-    return nodes[wraps_at:] + nodes[:wraps_at]
+    return room
+
+
+def _put(table: list[_Entry | None], entry: _Entry) -> None:
+    address, mask, tries = entry[0], len(table) - 1, 1
+    place = (address + (address >> 6)) >> 8 & mask
+    while table[place] is not None:
+        place = (place + tries) & mask
+        tries += 1
+    table[place] = entry

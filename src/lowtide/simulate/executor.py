@@ -10,16 +10,18 @@ that say so themselves count: `CHEAP`.
 
 Whom a finished op tells first is in `lowtide.simulate.edges`.
 
+Two ops that run at once share the cores, and each takes nearly twice as long.
+
 Known to be rough: durations. They are flops and bytes over typical rates; only their proportions matter. A branch, or a
-loop that was not written out, counts as one op, where TensorFlow mixes its ops with those outside.
+loop that was not written out, counts as one op, where TensorFlow mixes its ops with those outside. A pair of ops that
+oneDNN merges is two here.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from heapq import heappop, heappush
-from math import prod, sqrt
+from math import inf, prod, sqrt
 from random import Random
 
 from lowtide.ops import UNKNOWN, Act, rule_at
@@ -37,20 +39,22 @@ CHEAP = frozenset({
 
 CHEAP_TIME = 1e-6
 """Seconds for a cheap kernel: all of it is the executor's own work."""
-OP_TIME = 5e-6
+OP_TIME = 3e-6
 """Seconds that any other op takes for itself."""
-FLOPS = 4e10
+FLOPS = 1.3e11
 """Multiplications and additions a second in a matrix product or convolution."""
-HALF_FLOPS = 4e8
+HALF_FLOPS = 2e10
 """The same in float16, which CPUs compute in software."""
-BYTES = 5e9
+BYTES = 2e10
 """Bytes a second that an op reads and writes."""
-WAKE_TIME = 5e-5
+SHARED = 0.55
+"""How fast an op is while another runs: both use all cores."""
+HEAVY = 2e-5
+"""Seconds from which on an op uses all cores."""
+WAKE_TIME = 3e-5
 """Seconds until an idle thread notices that there is work, at most."""
-FASTEST, SLOWEST = 0.5, 1.5
+FASTEST, SLOWEST = 0.9, 1.15
 """How a duration varies from run to run: other processes, caches, what the other thread does."""
-STALL_EVERY, STALL_TIME = 1e-2, 5e-3
-"""Seconds between the moments when the system gives a thread's core to another, and until it gives it back."""
 
 _IDLE = -1
 
@@ -99,20 +103,34 @@ class _Run:
         self._events: list[int] = []
         self._inline: list[deque[int]] = [deque() for _ in range(THREADS)]
         self._queue: list[deque[int]] = [deque() for _ in range(THREADS)]
-        self._agenda: list[tuple[float, int, int]] = []  # when, which thread, the op it will have finished
-        self._idle = set(range(1, THREADS))
+        self._threads = [_Thread() for _ in range(THREADS)]
 
     def events(self, roots: Sequence[int]) -> list[int]:
-        self._dispatch(0.0, 0, roots)
-        self._continue(0.0, 0)
-        while self._agenda:
-            now, thread, op = heappop(self._agenda)
-            if op != _IDLE:
-                self._finish(now, thread, op)
-            self._continue(now, thread)
+        self._dispatch(0, roots)
+        self._continue(0)
+        while (thread := self._next()) is not None:
+            op = self._threads[thread].op
+            if op >= 0:
+                self._finish(thread, op)
+            self._continue(thread)
         return self._events
 
-    def _finish(self, now: float, thread: int, op: int) -> None:
+    def _next(self) -> int | None:
+        """Let time pass until a thread is done with its op, or notices that there is work."""
+        threads = self._threads
+        speed = SHARED if sum(thread.heavy for thread in threads) > 1 else 1.0
+        first, soonest = None, inf
+        for index, thread in enumerate(threads):
+            after = thread.left / speed if thread.heavy else thread.left
+            if after < soonest:
+                first, soonest = index, after
+        if first is None:
+            return None
+        for thread in threads:
+            thread.left -= soonest * speed if thread.heavy else soonest
+        return first
+
+    def _finish(self, thread: int, op: int) -> None:
         self._events.append(~op)
         ready, waiting = [], self._waiting
         for follower in self._followers[op]:
@@ -120,9 +138,9 @@ class _Run:
             if not waiting[follower]:
                 ready.append(follower)
         if ready:
-            self._dispatch(now, thread, ready)
+            self._dispatch(thread, ready)
 
-    def _dispatch(self, now: float, thread: int, ready: Sequence[int]) -> None:
+    def _dispatch(self, thread: int, ready: Sequence[int]) -> None:
         cheap, inline, queue = self._cheap, self._inline[thread], self._queue[thread]
         last = _IDLE
         for op in ready:
@@ -134,30 +152,27 @@ class _Run:
                 last = op
         if last != _IDLE:
             (queue.appendleft if inline else inline.append)(last)
-        if queue and self._idle:
-            heappush(self._agenda, (now + WAKE_TIME * self._random.random(), self._idle.pop(), _IDLE))
+        if queue:
+            for sleeper in self._threads:
+                if sleeper.left == inf and sleeper is not self._threads[thread]:
+                    sleeper.op, sleeper.left = _IDLE, WAKE_TIME * self._random.random()
+                    break
 
-    def _continue(self, now: float, thread: int) -> None:
-        """Run cheap ops at once, as long as nobody else has something to do first; then begin one that takes time."""
-        inline, agenda = self._inline[thread], self._agenda
-        while True:
-            op = inline.popleft() if inline else self._take(thread)
-            if op == _IDLE:
-                self._idle.add(thread)
-                return
-            self._events.append(op)
-            if not self._cheap[op]:
-                luck = self._random.random()
-                duration = self._cost[op] * (FASTEST + (SLOWEST - FASTEST) * luck)
-                if luck < self._cost[op] / STALL_EVERY:
-                    duration += STALL_TIME
-                heappush(agenda, (now + duration, thread, op))
-                return
-            now += CHEAP_TIME
-            if agenda and agenda[0][0] < now:
-                heappush(agenda, (now, thread, op))
-                return
-            self._finish(now, thread, op)
+    def _continue(self, thread: int) -> None:
+        """Begin what the thread does next."""
+        inline, state = self._inline[thread], self._threads[thread]
+        op = inline.popleft() if inline else self._take(thread)
+        state.op, state.heavy = op, False
+        if op == _IDLE:
+            state.left = inf
+            return
+        self._events.append(op)
+        if self._cheap[op]:
+            state.left = CHEAP_TIME
+            return
+        cost = self._cost[op]
+        state.left = cost * self._random.uniform(FASTEST, SLOWEST)
+        state.heavy = cost > HEAVY
 
     def _take(self, thread: int) -> int:
         if self._queue[thread]:
@@ -166,6 +181,13 @@ class _Run:
             if other:
                 return other.pop()
         return _IDLE
+
+
+class _Thread:
+    """What a thread does (`_IDLE`: nothing) and for how many seconds, if nobody disturbs it; forever if it sleeps."""
+
+    def __init__(self) -> None:
+        self.op, self.left, self.heavy = _IDLE, inf, False
 
 
 def durations(program: Program, batch: int) -> list[float]:
@@ -186,7 +208,7 @@ def durations(program: Program, batch: int) -> list[float]:
 
 
 _HALVES = frozenset({"half", "float16"})
-_MOVES_NOTHING = frozenset({Act.VIEW, Act.READ, Act.SOURCE})
+_MOVES_NOTHING = frozenset({Act.VIEW, Act.VIEW_EACH, Act.READ, Act.SOURCE, Act.ASSIGN, Act.NOTHING})
 _PRODUCTS = frozenset({"MatMul", "_FusedMatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"})
 
 
@@ -196,10 +218,18 @@ def _flops(op: Op, values: Sequence[Value], batch: int) -> float:
         rows_inner, inner_columns, rows_columns = (
             values[v].elements(batch) for v in (op.inputs[0], op.inputs[1], op.outputs[0])
         )
-        return 2.0 * sqrt(rows_inner * inner_columns * rows_columns)
+        return 2.0 * sqrt(rows_inner * inner_columns * rows_columns / _matrices(op, values, batch))
     if "Conv2D" in op.kind or "Conv3D" in op.kind or "Conv2d" in op.kind:
         return _convolution(op, values, batch)
     return 0.0
+
+
+def _matrices(op: Op, values: Sequence[Value], batch: int) -> int:
+    """How many products one op computes."""
+    shape = values[op.outputs[0]].shape
+    if not op.kind.startswith("Batch") or shape is None:
+        return 1
+    return max(1, prod(dim.at(batch) for dim in shape[:-2]))
 
 
 def _convolution(op: Op, values: Sequence[Value], batch: int) -> float:

@@ -32,11 +32,14 @@ class Unrolled(NamedTuple):
     twins: tuple[int, ...]
 
 
-def unrolled(program: Program, batch: int) -> Unrolled:
-    """The same step written out at this batch size; the Program itself if there is nothing to write out or too much."""
+def unrolled(program: Program, batch: int, largest: bool = True) -> Unrolled:
+    """The same step written out at this batch size; the Program itself if there is nothing to write out or too much.
+
+    `largest`: whether, of branches of which none is usual, the one with most bytes is taken or that with least.
+    """
     if not any(_is_loop(op) or is_branch(op) for op in program.ops) or ops_executed(program, batch) > MOST_OPS:
         return Unrolled(program, tuple(range(len(program.ops))))
-    writer = _Writer(program, batch)
+    writer = _Writer(program, batch, largest)
     where = {value: value for value in range(len(program.values))}
     number = writer.write(program, where, outermost=True)
     flat = replace(
@@ -108,8 +111,8 @@ _SUMS = frozenset({"AddN", "AddV2", "Add"})
 
 
 class _Writer:
-    def __init__(self, program: Program, batch: int) -> None:
-        self._batch = batch
+    def __init__(self, program: Program, batch: int, largest: bool) -> None:
+        self._batch, self._largest = batch, largest
         self.ops: list[Op] = []
         self.values: list[Value] = list(program.values)
         self.functions: list[Program] = list(program.functions)
@@ -173,7 +176,7 @@ class _Writer:
     def _keep_constants_of_arms(self, part: Program) -> None:
         """Of the branches that are not taken, those among `part`'s functions that a rehearsal ruled out too."""
         called = {body for op in part.ops if not is_branch(op) for body in op.bodies}
-        taken = {taken_branch(part, op, self._batch) for op in part.ops if is_branch(op)}
+        taken = {taken_branch(part, op, self._batch, self._largest) for op in part.ops if is_branch(op)}
         for index in {*range(len(part.functions))} - called - taken:
             arm = part.functions[index]
             for constant in lasting_constants(arm, self._batch):
@@ -205,7 +208,7 @@ class _Writer:
 
     def _branch(self, part: Program, op: Op, where: dict[int, int], after: list[int]) -> int:
         """Write out the branch that is taken; returns the op that is done when all of it is."""
-        body = part.functions[taken_branch(part, op, self._batch)]
+        body = part.functions[taken_branch(part, op, self._batch, self._largest)]
         decided = self._wait(op, after, (where[op.inputs[0]],))
         start = len(self.ops)
         inside = dict(zip(body.inputs, (where[value] for value in op.inputs[1:]), strict=True))

@@ -40,10 +40,14 @@ def build_program(
     keep: Sequence[str],
     labels: Labels,
     batch: int,
+    listed: Mapping[str, int] | None = None,
 ) -> Program:
-    """The Program of `graph_def`, whose nodes are in topological order."""
+    """The Program of `graph_def`, whose nodes are in topological order; `listed` is where TensorFlow lists them."""
     functions = {function.signature.name: function for function in graph_def.library.function}
-    return _Builder(functions, labels, batch).build(graph_def.node, probes, inputs, outputs, keep)
+    program = _Builder(functions, labels, batch).build(graph_def.node, probes, inputs, outputs, keep)
+    if listed is None:
+        return program
+    return replace(program, ops=tuple(replace(op, position=listed.get(op.name, -1)) for op in program.ops))
 
 
 class _Builder:

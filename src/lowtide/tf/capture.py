@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -85,10 +85,10 @@ def capture(
     captured = compat.captures(concrete)
     arguments = graph.inputs[: len(graph.inputs) - len(captured)]
     control_outputs = [op.name for op in compat.control_outputs(graph)]
-    optimized = _optimized(concrete)
+    optimized, listed = _optimized(concrete)
     probes = [Probe(traces[0].batch, _inferred(optimized, traces[0]))]
     for trace in traces[1:]:
-        same = optimized if trace.concrete is concrete else _optimized(trace.concrete)
+        same = optimized if trace.concrete is concrete else _optimized(trace.concrete).graph_def
         if same is optimized or _names(same) == _names(optimized):
             probes.append(Probe(trace.batch, _inferred(same, trace)))
     if len(probes) == 2:  # two points always make a line; without a third nothing checks it
@@ -101,6 +101,7 @@ def capture(
         keep=control_outputs,
         labels=Labels(graph, layers or LayerNames(())),
         batch=batch,
+        listed=listed,
     )
     residents = _residents(captured, program, variables or {}, layers or LayerNames(()))
     program = replace(program, batch=batch, residents=residents, name=graph.name, versions=versions())
@@ -133,17 +134,25 @@ def as_traced(concrete: Any, program: Program) -> Step:
     )
 
 
-def _optimized(concrete: Any) -> GraphDef:
-    """What Grappler makes of the trace, in the order it was traced."""
+class _Optimized(NamedTuple):
+    """What Grappler makes of a trace, in the order it was traced, and where Grappler lists each node: much as when
+    TensorFlow runs the function, but for some of the nodes without inputs."""
+
+    graph_def: GraphDef
+    listed: dict[str, int]
+
+
+def _optimized(concrete: Any) -> _Optimized:
     graph = concrete.graph
     traced = graph.as_graph_def()
     keep = [t.op.name for t in (*graph.inputs, *graph.outputs)]
     keep += [op.name for op in compat.control_outputs(graph)]
     optimized = compat.optimize_graph(traced, graph, keep)
+    listed = {node.name: index for index, node in enumerate(optimized.node)}
     ordered = in_order(optimized.node, {node.name: index for index, node in enumerate(traced.node)})
     del optimized.node[:]
     optimized.node.extend(ordered)
-    return optimized
+    return _Optimized(optimized, listed)
 
 
 def _names(graph_def: GraphDef) -> list[tuple[str, str]]:
