@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_worth, likeliest, step_of
 from lowtide.diagnose.origins import sized_by
+from lowtide.diagnose.step import loop_stack
 from lowtide.diagnose.syntax import names_passed
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -163,6 +164,10 @@ def _given_for(code: Code, function: str, parameters: Sequence[str], passed: Seq
     return given
 
 
+MOST = 0.8
+"""What has this part of it explains it."""
+
+
 def evaluated_at_once(recording: Recording) -> Iterator[Finding]:
     """`evaluate`, `predict`, the validation in `fit` or a call beside it needs more than training: a larger batch."""
     train = max((_beyond(step) for step in recording.steps if step.kind in TRAINING_KINDS), default=0)
@@ -173,7 +178,8 @@ def evaluated_at_once(recording: Recording) -> Iterator[Finding]:
     if not train or highest is None or highest.source is None:
         return
     more = _beyond(highest) - train
-    if more > train / 2 and is_worth(recording, more, NOTABLE):
+    in_loops = sum(finding.bytes for finding in loop_stack(recording))
+    if more > train / 2 and is_worth(recording, more, NOTABLE) and in_loops < MOST * more:
         rows = max((_rows(d)[0] for d in recording.details if step_of(recording, d) == highest), default=0)
         at_once = f" ({rows:,} rows at once)" if rows else ""
         yield Finding(

@@ -17,7 +17,7 @@ from lowtide.diagnose.syntax import whole
 from lowtide.diagnose.trends import FEWEST, begun_at, host_goes_on, rise, slow_samples
 from lowtide.program import Source
 from lowtide.record import Detail, Held, Recording, Step
-from lowtide.record.types import CYCLE, DEFAULT
+from lowtide.record.types import CYCLE, DEFAULT, EACH_IN
 from lowtide.record.views import device_peak, host_peak, inside, main_steps, step_count
 
 LEAST = 1 << 20
@@ -39,6 +39,13 @@ def per_step(recording: Recording, size: int) -> int | None:
     """What of a growth falls to one of the run's steps; None where it has no steps that could be compared."""
     steps = step_count(recording)
     return round(size / steps) or None if steps > 1 else None
+
+
+def are_replaced(recording: Recording, size: int) -> bool:
+    """Whether variables that there were, in forms with a third of so many bytes at least, are gone: models are freed,
+    and the latest may be the largest."""
+    last = {row.example for row in last_census(recording) if row.kind == "variable"}
+    return bool({row.example for row in recording.census if row.kind == "variable" and 3 * row.bytes > size} - last)
 
 
 class Grown(NamedTuple):
@@ -160,7 +167,7 @@ def is_users(holder: str) -> bool:
 def line_that_keeps(recording: Recording, row: Held) -> Source | None:
     """The user's line that put things where they are held; failing that, the line that made them."""
     code = read_code(recording)
-    if DEFAULT in row.holder and row.held_at:
+    if row.held_at and (DEFAULT in row.holder or EACH_IN in row.holder):
         return row.held_at
     if CYCLE in row.holder:
         line = likeliest(code, code.used_often(names_in(row.holder)[-1]))

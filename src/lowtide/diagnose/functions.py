@@ -136,7 +136,7 @@ def made_again(recording: Recording) -> Iterator[Finding]:
         making = [made for made in recording.made if made.kind == "function" and made.number >= len(owners) // 2]
         lines = [made.source for made in making if made.source.file == defined.file and code.ran(made.source)]
         near = [line for line in lines if line == defined or code.in_loop(line)]
-        own = near and near[0] != defined and not is_handed_out(code, near[0])
+        own = near and not is_handed_out(code, near[0])
         making_line = near[0] if own else called_in_loop(recording, near[0]) if near else None
         source = making_line or _most(trace.called for trace in traces) or defined
         title = f"{len(owners)} tf.functions were made of `{function}`, and each was traced"
@@ -189,7 +189,8 @@ def _built(recording: Recording, traces: Sequence[Trace]) -> int:
 
 
 def unrolled(recording: Recording) -> Iterator[Finding]:
-    """A Python loop in a traced function, written out turn by turn."""
+    """A Python loop in a traced function, or in a layer, written out turn by turn."""
+    yield from _unrolled_layer(recording)
     for trace in recording.traces:
         if trace.nodes < UNROLLED or trace.defined is None or max(trace.kinds.values(), default=0) < ALIKE:
             continue
@@ -202,6 +203,24 @@ def unrolled(recording: Recording) -> Iterator[Finding]:
                 size, loop, read_code(recording).text(loop),
                 "loop over `tf.range` or use `tf.while_loop`: its body is traced once", None, "", size,
             )  # fmt: skip
+
+
+def _unrolled_layer(recording: Recording) -> Iterator[Finding]:
+    """A layer that is thousands of ops in a step: a recurrence written out turn by turn."""
+    traces = [trace for trace in recording.traces if trace.nodes >= UNROLLED]
+    for detail in recording.details:
+        layers = Counter((site.layer, site.source) for site in detail.sites if site.layer and site.source)
+        (layer, source), ops = layers.most_common(1)[0] if layers else (("", None), 0)
+        if ops >= UNROLLED and traces and 2 * ops > len(detail.sites):
+            size = max(sum(trace.graph_bytes for trace in traces), _built(recording, traces))
+            yield Finding(
+                "python-loop-unrolled", PROBLEM if is_worth(recording, size, NOTABLE) else ADVICE,
+                f"the layer `{layer.partition('/')[0]}` is {ops:,} ops of a step, written out turn by turn",
+                size, source, read_code(recording).text(source),
+                "let it loop: `unroll=False`, which is Keras's default, or `tf.while_loop`: its body is there once",
+                None, "", size,
+            )  # fmt: skip
+            return
 
 
 def _loop_in(recording: Recording, defined: Source) -> Source | None:

@@ -39,6 +39,8 @@ def on_device(recording: Recording) -> Iterator[Finding]:
     if not is_worth(recording, found, NOTABLE):
         return
     source, share = _surviving(recording)
+    if source is not None and not read_code(recording).in_loop(source):
+        source = _called_again(recording) or source  # a layer's own line runs once: it is called on another
     if source is not None and _is_pipelines(recording, source):
         source = _while_it_rose(recording) or source  # who takes the elements keeps them, not the line that makes them
     if source is None and not main_steps(recording):
@@ -68,6 +70,17 @@ def _surviving(recording: Recording) -> tuple[Source | None, float]:
                 left[_line(detail, a.site)] += a.chunk_bytes
     known = [(source, size) for source, size in left.most_common() if source is not None]
     return (known[0][0], known[0][1] / sum(left.values())) if known else (None, 0.0)
+
+
+def _called_again(recording: Recording) -> Source | None:
+    """The line that calls the function which runs most often while the device's memory rises, if that is most of it."""
+    rises: Counter[Source | None] = Counter()
+    steps = [step for step in recording.steps if step.device_bytes is not None]
+    for before, after in pairwise(steps):
+        if before.source == after.source and after.kind == "function":
+            rises[after.source] += (after.device_bytes or 0) - (before.device_bytes or 0)
+    source, most = rises.most_common(1)[0] if rises else (None, 0)
+    return source if 2 * most > rise(recording, "device_bytes") else None
 
 
 def _is_pipelines(recording: Recording, source: Source) -> bool:

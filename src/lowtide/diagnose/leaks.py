@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
-from lowtide.diagnose.evidence import Grown, container_size, grown, is_users, is_worth, line_that_keeps, names_in
+from lowtide.diagnose.evidence import (
+    Grown,
+    are_replaced,
+    container_size,
+    grown,
+    is_users,
+    is_worth,
+    line_that_keeps,
+    names_in,
+)
 from lowtide.diagnose.origins import cut_for, widened_for
 from lowtide.diagnose.syntax import calls_in, last_name
 from lowtide.diagnose.trends import goes_on, grows_afterwards, host_goes_on
@@ -46,7 +55,8 @@ def _piles(recording: Recording, known: set[tuple[str, str]]) -> Iterator[Findin
             continue
         puts = [line for name in names_in(row.holder) for line in code.puts_into(name) if code.in_loop(line)]
         if puts and is_worth(recording, row.bytes, HELD):
-            source, fix = _without_end(code, row) or (line_that_keeps(recording, row), ONE_BY_ONE)
+            kept_at = line_that_keeps(recording, row)
+            source, fix = _without_end(code, row) or _made_floats(code, row, kept_at) or (kept_at, ONE_BY_ONE)
             yield Finding(
                 f"{row.kind}s-kept", ADVICE, f"{row.objects} {row.kind}s of {row.example} are held at once",
                 row.bytes, source, code.text(source), fix, None, row.holder, row.bytes - row.bytes // row.objects,
@@ -59,12 +69,20 @@ def _is_leak(recording: Recording, found: Grown) -> bool:
         return False
     if found.row.kind == "variable" and not found.before and not read_code(recording).in_loop(found.row.made):
         return False  # one model has several variables, too
+    if found.row.kind == "variable" and not found.before and _came_instead(recording, found):
+        return False
     if found.steps and found.objects < found.steps / 50:
         return False
     if not found.steps and found.objects <= FEW and container_size(found.row.holder) is None:
         return False  # a few names of one form each, and nobody saw them come
     of = "rss_bytes" if found.row.kind == "array" else "device_bytes"
     return goes_on(recording, of) is not False or host_goes_on(recording) is True or grows_afterwards(recording, of)
+
+
+def _came_instead(recording: Recording, found: Grown) -> bool:
+    """Whether variables of other forms are gone, and what holds these is no larger than one model."""
+    size = container_size(found.row.holder)
+    return are_replaced(recording, found.bytes) and (size is None or 2 * size < found.objects)
 
 
 def _finding(recording: Recording, found: Grown) -> Finding:
@@ -84,8 +102,7 @@ def _finding(recording: Recording, found: Grown) -> Finding:
         fix = _fix(row.holder, row.kind)
         if BOUNDED in row.holder:
             title = f"{many} are kept in a container that has an end"
-            if floats := source and widened_for(read_code(recording), source, row.example.partition(" ")[0]):
-                source, fix = floats, "keep them as they came (`uint8`, say); make floats of a batch when it is used"
+            source, fix = _made_floats(read_code(recording), row, source) or (source, fix)
         elif endless := _without_end(read_code(recording), row):
             source, fix = endless
         if row.objects == 1:
@@ -105,6 +122,14 @@ _ENDLESS = {
     "SimpleQueue": (1, "", "queue.Queue(maxsize=4): `put` then waits until something was taken"),
 }
 """By what they are called: how many arguments say where the end is, the last one's name, and how to have one."""
+
+
+def _made_floats(code: Code, row: Held, kept_at: Source | None) -> tuple[Source, str] | None:
+    """The line that makes floats of what a container that has an end is given; and what to do instead."""
+    if kept_at is None or BOUNDED not in row.holder:
+        return None
+    line = widened_for(code, kept_at, row.example.partition(" ")[0])
+    return (line, "keep them as they came (`uint8`, say); make floats of a batch when it is used") if line else None
 
 
 def _without_end(code: Code, row: Held) -> tuple[Source, str] | None:

@@ -6,7 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import read_code
-from lowtide.diagnose.evidence import called_in_loop, is_worth, line_that_keeps, per_step, unexplained
+from lowtide.diagnose.evidence import (
+    are_replaced,
+    called_in_loop,
+    is_users,
+    is_worth,
+    last_census,
+    line_that_keeps,
+    per_step,
+    unexplained,
+)
 from lowtide.diagnose.trends import device_goes_on, rise
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
@@ -83,8 +92,14 @@ def _passed_to_a_function(recording: Recording, models: int) -> bool:
 
 
 def _on_device(recording: Recording) -> Iterator[Finding]:
-    """No model is left in Python, and its memory is there: the device's grows with each that is made."""
-    size = rise(recording, "device_bytes")
+    """No model is left in Python, and its memory is there: the device's grows with each that is made.
+
+    Variables that a name of the user's holds are the name's.
+    """
+    named = sum(row.bytes for row in last_census(recording) if row.kind == "variable" and is_users(row.holder))
+    size = rise(recording, "device_bytes") - named
+    if are_replaced(recording, size):
+        return
     if not device_goes_on(recording) or not is_worth(recording, size, NOTABLE):
         return
     last = next((s.device_bytes for s in reversed(recording.samples) if s.device_bytes is not None), 0)

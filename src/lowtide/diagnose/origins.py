@@ -11,6 +11,7 @@ from lowtide.diagnose.script import File, Function
 from lowtide.diagnose.syntax import (
     NONE,
     Multiplied,
+    Span,
     body,
     calls_in,
     is_cut,
@@ -129,7 +130,7 @@ def _given_by(code: Code, line: Source) -> Iterator[tuple[Source, ast.AST]]:
     yield line, statement
     functions = [f for name in names_called(statement) if (f := file.function_named(name)) is not None]
     for node in file.nodes() if functions else ():
-        if isinstance(node, ast.Assign | ast.Return) and file.enclosing(node.lineno) in functions:
+        if isinstance(node, ast.Assign | ast.Expr | ast.Return) and file.enclosing(node.lineno) in functions:
             yield Source(file.name, node.lineno), node
 
 
@@ -213,6 +214,35 @@ def multiplied_for(code: Code, line: Source) -> Multiplied:
         return found
     surely = any(multiplied(made).surely for made in _returns(file, function))
     return Multiplied(frozenset(names_passed(statement)), True) if surely else found
+
+
+def made_empty(code: Code, source: Source) -> Source | None:
+    """Where the array is made that a statement fills, `table[i] = ...`: its memory comes as it is filled."""
+    file, statement = code.file(source.file), code.statement(source)
+    if file is None or not isinstance(statement, ast.Assign | ast.AugAssign):
+        return None
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    filled = {t.value.id for t in targets if isinstance(t, ast.Subscript) and isinstance(t.value, ast.Name)}
+    function = file.enclosing(source.line)
+    makes = [
+        node for node in file.nodes()
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.lineno < source.line
+        and last_name(node.value.func) in _EMPTY and {last_name(t) for t in node.targets} & filled
+        and file.enclosing(node.lineno) is function
+    ]  # fmt: skip
+    return Source(file.name, makes[-1].lineno) if makes else None
+
+
+_EMPTY = frozenset({"zeros", "empty", "zeros_like", "empty_like"})
+
+
+def lines_given(code: Code, line: Source, given: ast.expr) -> Span | None:
+    """The lines of the function that a call on `line` is given."""
+    if isinstance(given, ast.Lambda):
+        return whole(given)
+    file = code.file(line.file)
+    function = file.function_named(given.id) if file is not None and isinstance(given, ast.Name) else None
+    return whole(function) if function is not None else None
 
 
 def is_handed_out(code: Code, source: Source) -> bool:

@@ -6,9 +6,9 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from lowtide.diagnose.code import read_code
+from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in
-from lowtide.diagnose.origins import blamed_caller, sized_by, taken_from
+from lowtide.diagnose.origins import blamed_caller, made_empty, sized_by, taken_from
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.known import known_on
 from lowtide.program import Source
@@ -16,7 +16,7 @@ from lowtide.record import TRAINING_KINDS, Detail, Recording, Sample
 from lowtide.record.views import by_category, device_peak, fullest_detail, inside, main_steps, reserve_unused
 from lowtide.units import format_size
 
-LARGE, NOTABLE = 0.2, 0.12
+LARGE, NOTABLE, ONE_NAME = 0.2, 0.12, 0.08
 SOME, HALF = 0.05, 0.4
 """Less of the run's peak is enough where it is nearly half of the device's."""
 NEARLY_EQUAL = 0.8
@@ -63,7 +63,7 @@ def _by_line(recording: Recording, detail: Detail) -> Iterator[Finding]:
         sizes = forward
     if not sizes:
         return
-    source = _of_nearly_equal(detail, sizes)
+    source = _first_of_its_form(read_code(recording), detail, _of_nearly_equal(detail, sizes), sizes)
     size = sizes[source]
     most = is_worth(recording, size, SOME) and size > HALF * detail.peak_bytes
     if most or is_worth(recording, size, NOTABLE):
@@ -118,6 +118,20 @@ def _of_nearly_equal(detail: Detail, sizes: Counter[Source]) -> Source:
         if a.start and any(word in detail.sites[a.site].kind for word in _WORK)
     }  # fmt: skip
     return next((source for source in near if source not in working), near[0])
+
+
+def _first_of_its_form(code: Code, detail: Detail, source: Source, sizes: Counter[Source]) -> Source:
+    """Of the lines of one function that make nearly as much, of the same form, the first: others go on from there."""
+    file = code.file(source.file)
+    function = file.enclosing(source.line) if file is not None else None
+    if file is None or function is None:
+        return source
+    alike = [
+        other for other, size in sizes.items()
+        if other.file == source.file and file.enclosing(other.line) is function
+        and size >= NEARLY_EQUAL * sizes[source] and _largest(detail, other)[1] == _largest(detail, source)[1]
+    ]  # fmt: skip
+    return min(alike, key=lambda other: other.line)
 
 
 def _by_samples(recording: Recording) -> Iterator[Finding]:
@@ -211,7 +225,7 @@ def _stayed(samples: list[Sample], source: Source) -> int:
 def _changed_at(recording: Recording, source: Source | None) -> Source | None:
     """The line to change for what another does: it says how large, or keeps what a generator gives."""
     code = read_code(recording)
-    return source and (sized_by(code, source) or taken_from(code, source) or source)
+    return source and (sized_by(code, source) or taken_from(code, source) or made_empty(code, source) or source)
 
 
 def held(recording: Recording) -> Iterator[Finding]:
@@ -220,7 +234,7 @@ def held(recording: Recording) -> Iterator[Finding]:
     single = [r for r in recording.census if r.kind in ("array", "tensor") and r.objects == 1 and is_users(r.holder)]
     made = ((row, likeliest(code, code.assigns(names_in(row.holder)[0]))) for row in single)
     row, source = max((pair for pair in made if pair[1]), key=lambda pair: pair[0].bytes, default=(None, None))
-    if row is None or not is_worth(recording, row.bytes, NOTABLE):
+    if row is None or not is_worth(recording, row.bytes, ONE_NAME):
         return
     source = _changed_at(recording, source)
     yield Finding(

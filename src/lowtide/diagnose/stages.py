@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import alive_pipelines, is_worth, likeliest
-from lowtide.diagnose.syntax import Span, whole
+from lowtide.diagnose.origins import lines_given
+from lowtide.diagnose.syntax import Span
 from lowtide.diagnose.trends import rise
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -29,6 +29,9 @@ def buffers(recording: Recording) -> Iterator[Finding]:
             if is_worth(recording, size, NOTABLE):
                 tuned = id_ in TUNED and "AUTOTUNE" in read_code(recording).text(source)
                 kind = ("autotune-buffers", TUNED_FIX) if tuned else (id_, fix)
+                inner = _prefetched_inside(recording, source) if name == "interleave" else None
+                if inner is not None:
+                    kind, source = ("prefetch-buffer", "each open source has this buffer: prefetch after it"), inner
                 yield _buffer(recording, *kind, source, size, elements)
 
 
@@ -53,7 +56,7 @@ def _open_sources(recording: Recording) -> dict[Source, tuple[int, int]]:
     """What the functions of interleaves made and their open sources hold, by the line of the interleave: a dataset made
     of tensors holds them until it has been read to its end, and no pipeline counts them."""
     code = read_code(recording)
-    spans = {line: span for line, call in code.calls(".interleave") if (span := _function_of(code, line, call))}
+    spans = dict(_sources_of_interleaves(code))
     found: dict[Source, tuple[int, int]] = {}
     for detail in recording.details:
         for line, span in spans.items():
@@ -63,13 +66,20 @@ def _open_sources(recording: Recording) -> dict[Source, tuple[int, int]]:
     return found
 
 
-def _function_of(code: Code, line: Source, call: ast.Call) -> Span | None:
-    """The lines of the function that a stage is given first."""
-    file, given = code.file(line.file), call.args[0] if call.args else None
-    if isinstance(given, ast.Lambda):
-        return whole(given)
-    function = file.function_named(given.id) if file is not None and isinstance(given, ast.Name) else None
-    return whole(function) if function is not None else None
+def _prefetched_inside(recording: Recording, interleave: Source | None) -> Source | None:
+    """The one line, in the function of an interleave, that prefetches: for each of its open sources."""
+    code = read_code(recording)
+    spans = [span for line, span in _sources_of_interleaves(code) if line == interleave]
+    lines = [line for line, _ in code.calls(".prefetch") if any(line.line in span for span in spans)]
+    return lines[0] if len(lines) == 1 else None
+
+
+def _sources_of_interleaves(code: Code) -> Iterator[tuple[Source, Span]]:
+    """Lines that interleave, with the lines of the function that opens a source."""
+    for line, call in code.calls(".interleave"):
+        span = lines_given(code, line, call.args[0]) if call.args else None
+        if span is not None:
+            yield line, span
 
 
 def _only_call(recording: Recording, name: str) -> Source | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_worth, likeliest, step_of
+from lowtide.diagnose.origins import lines_given
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Allocation, Detail, Recording
@@ -142,10 +143,15 @@ def _grows_in_loop(recording: Recording, stacked: Sequence[Allocation]) -> Sourc
 
 def _written_in_loop(recording: Recording, detail: Detail) -> Source | None:
     """The line that writes to a TensorArray, where nothing goes backward."""
-    if any(a.category == "gradients" or "gradient" in detail.sites[a.site].op for a in detail.allocations):
+    own = [a for a in detail.allocations if a.start]
+    if any(a.category == "gradients" or "gradient" in detail.sites[a.site].op for a in own):
         return None
     code = read_code(recording)
-    return likeliest(code, [line for line, _ in code.calls(".write") if code.in_loop(line)])
+    calls = code.calls("while_loop")
+    bodies = [span for line, call in calls for given in call.args if (span := lines_given(code, line, given))]
+    writes = [line for line, _ in code.calls(".write")]
+    inside = [line for line in writes if code.in_loop(line) or any(line.line in span for span in bodies)]
+    return likeliest(code, inside)
 
 
 def _left(detail: Detail) -> list[Allocation]:

@@ -16,13 +16,15 @@ from lowtide.units import format_size
 
 MANY = 3
 """So many steps under one tape, or tapes alive at once, are no accident of timing."""
+CERTAIN = 8
+"""So many alive at once are kept, however many were made."""
 NOTABLE = 0.03
 
 
 def kept(recording: Recording) -> Iterator[Finding]:
     """Tapes that stay alive, with every activation they recorded."""
     for tape in recording.tapes:
-        if tape.most_alive >= max(MANY, tape.made // 3):
+        if tape.most_alive >= min(CERTAIN, max(MANY, tape.made // 3)):
             # what tapes held that were let go, or asked for their gradients, in the end, shows in the device's rise
             size = max(_held_by_tapes(recording), _rise(recording))
             if is_worth(recording, size):
@@ -153,10 +155,14 @@ def _backward(recording: Recording) -> tuple[Source | None, int]:
 
 
 def _gradient_details(recording: Recording) -> Iterator[tuple[Detail, Source]]:
+    """Details with a way back in them, and the line that goes it. An update's reaches from one update to the next."""
+    lines = dict.fromkeys(s.source for s in recording.steps if s.kind == "gradient" and s.source is not None)
     for detail in recording.details:
         step = recording.steps[detail.step] if detail.step < len(recording.steps) else None
         if step is not None and step.kind == "gradient" and step.source is not None:
             yield detail, step.source
+        elif step is not None and step.kind == "update":
+            yield from ((detail, line) for line in lines)
 
 
 MOSTLY_UNUSED = 0.4
@@ -230,10 +236,13 @@ def _is_users_own(call: ast.Call) -> bool:
 
 
 def _begins_back(detail: Detail, line: Source) -> int:
-    """When the way back begins; 0 when it is not seen. An update on the same line, of the step before, is not it."""
+    """When the way back begins; 0 when it is not seen. An update on the same line, of the step before, is not it: what
+    goes forward comes in between."""
     on_line = [a for a in detail.allocations if a.start and detail.sites[a.site].source == line]
-    gradients = [a.start for a in on_line if a.category == "gradients"]
-    return min(gradients or [a.start for a in on_line], default=0)
+    first = min([a.start for a in on_line if a.category == "gradients"] or [a.start for a in on_line], default=0)
+    before = [a for a in detail.allocations if a.start < first and detail.sites[a.site].source not in (line, None)]
+    forward = max((a.start for a in before), default=0)
+    return min((a.start for a in on_line if a.start > forward), default=0)
 
 
 def _let_go_unused(detail: Detail, line: Source) -> int:

@@ -241,7 +241,9 @@ class HostLine(NamedTuple):
 CYCLE = "a reference cycle"
 DEFAULT = "default argument of"
 BOUNDED = "full at"
-"""In the words of a `holder` that only holds itself, one that all calls of a function share, one that has an end."""
+EACH_IN = "each in"
+"""In the words of a `holder` that only holds itself, one that all calls of a function share, one that has an end, and
+one whose parts say themselves which line made them: functions, records of a log."""
 
 
 class Held(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import logging
 import re
 import sys
 import types
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lowtide.program import Source
-from lowtide.record.types import BOUNDED, CYCLE, DEFAULT
+from lowtide.record.types import BOUNDED, CYCLE, DEFAULT, EACH_IN
 from lowtide.tf.places import is_users_file
 from lowtide.tf.reach import Reach, Root, is_users_class, library_roots, parts_of
 
@@ -242,6 +243,8 @@ def _described(root: Root, name: str, path: list[Any]) -> Chain:
         argument, function = default
         line = Source(function.__code__.co_filename, function.__code__.co_firstlineno)
         return Chain(f"{argument} ({kind}{DEFAULT} {function.__name__})", line)
+    if largest and (part := _part_with_a_line(path, largest)):
+        return Chain(f"{text} ({kind}{EACH_IN} {part[0]}, {root.scope})", part[1])
     last = _LAST.findall(_ITEM.sub("", text))[-1]
     lines = (_put_at(root.file, way) for way in (last, last.lstrip("."), name))
     return Chain(f"{text} ({kind}{root.scope})", next(filter(None, lines), None))
@@ -278,6 +281,20 @@ def _default(function: Any, defaults: Any) -> tuple[str, types.FunctionType] | N
     names = function.__code__.co_varnames[: function.__code__.co_argcount][-len(defaults) :]
     containers = [n for n, value in zip(names, defaults, strict=True) if isinstance(value, list | dict | set | deque)]
     return (containers[0], function) if containers else None
+
+
+def _part_with_a_line(path: Sequence[Any], container: Any) -> tuple[str, Source] | None:
+    """What is in the container on the way to the thing, if it says where it was made: a function, a log's record."""
+    below = path[: next(at for at, holder in enumerate(path) if holder is container)]
+    for holder in reversed(below):
+        if isinstance(holder, types.FunctionType):
+            word, line = "a function", Source(holder.__code__.co_filename, holder.__code__.co_firstlineno)
+        elif isinstance(holder, logging.LogRecord):
+            word, line = "a log record", Source(holder.pathname, holder.lineno)
+        else:
+            continue
+        return (word, line) if is_users_file(line.file) else None
+    return None
 
 
 def _contents(cell: Any) -> Any:
