@@ -80,9 +80,17 @@ def _is_leak(recording: Recording, found: Grown) -> bool:
 
 
 def _came_instead(recording: Recording, found: Grown) -> bool:
-    """Whether variables of other forms are gone, and what holds these is no larger than one model."""
+    """Whether variables of other forms are gone, or there are no more of them than halfway: they are of the latest
+    model, or two, which may be the largest; and what holds them is no larger than one model."""
     size = container_size(found.row.holder)
-    return are_replaced(recording, found.bytes) and (size is None or 2 * size < found.objects)
+    if size is not None and 2 * size >= found.objects:
+        return False
+    times = sorted({row.time for row in recording.census})
+    halfway, last = (
+        sum(row.objects for row in recording.census if row.time == time and row.kind == "variable")
+        for time in (times[(len(times) - 1) // 2], times[-1])
+    )
+    return are_replaced(recording, found.bytes) or last <= halfway
 
 
 def _finding(recording: Recording, found: Grown) -> Finding:
