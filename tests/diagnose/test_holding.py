@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from lowtide.diagnose import ADVICE, PROBLEM, diagnose
 from lowtide.diagnose.code import Code
-from lowtide.record import Data, Made, Recording
-from tests.diagnose.examples import FILE, at, census, detail, held, recording, site, tape, traces
+from lowtide.record import Data, Held, Made, Recording, Stage
+from tests.diagnose.examples import FILE, MIB, at, census, detail, held, recording, site, tape, traces
 
 
 def test_what_a_method_of_its_holder_was_told_is_that_lines() -> None:
@@ -255,3 +255,39 @@ def test_a_dataset_that_a_function_returns_is_rebuilt_by_who_calls_it() -> None:
     returned = recording(inside.format("return ds"), host=10, made=made)
     used_up = recording(inside.format("train(ds)"), host=10, made=made)
     assert [diagnose(run)[0].source for run in (returned, used_up)] == [at(5), at(2)]
+
+
+def test_what_says_itself_where_it_was_made_is_named_there() -> None:
+    code = "def defer(f):\n    pending.append(f)\nfor step in range(20):\n    defer(lambda h=h: h)\n"
+    row = held("tensor", "pending (list of 20, each in a function, global of train.py)", 20, 200)
+    found = diagnose(recording(code, device=10, census=census(row._replace(held_at=at(4)))))
+    assert (found[0].id, found[0].source) == ("tensors-kept", at(4))
+
+
+def test_a_larger_model_that_came_instead_of_another_is_no_leak() -> None:
+    code = "for width in range(20):\n    model = build(width)\n    model.fit(x)\n"
+    small, large = (
+        held("variable", "", 6, size, 3)._replace(example=f"float32 ({size}, {size})", time=time)
+        for size, time in ((60, 3.0), (90, 20.0))
+    )
+    made = (Made("model", "Sequential", at(2), 20),)
+
+    def found(*rows: Held) -> set[str]:
+        return {f.id for f in diagnose(recording(code, device=5, kind="fit", line=3, census=rows, made=made))}
+
+    assert found(small, large) == {"device-growth"}
+    assert found(small, small._replace(time=20.0), large) == {"models-never-freed"}
+
+
+def test_a_buffer_that_each_source_of_an_interleave_has_is_named_where_it_is_asked_for() -> None:
+    code = "def read(f):\n    return rows(f).prefetch(10)\nds = files.interleave(read, cycle_length=16)\n"
+    open_sources = Stage(2.0, 1, 0, "Interleave", at(3), 300 * MIB, 160)
+    found = diagnose(recording(code, stages=(open_sources,)))
+    assert [(f.id, f.source) for f in found] == [("prefetch-buffer", at(2))]
+
+
+def test_tapes_of_many_objects_are_kept_though_more_were_made() -> None:
+    code = "class T:\n    def step(self):\n        self.tape = tf.GradientTape(persistent=True)\n"
+    kept = tape(made=60, most_alive=13)._replace(source=at(3), persistent=True)
+    found = diagnose(recording(code, device=10, tapes=(kept,)))
+    assert (found[0].id, found[0].source) == ("tapes-kept", at(3))

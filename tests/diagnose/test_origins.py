@@ -6,6 +6,7 @@ from lowtide.diagnose import diagnose
 from lowtide.diagnose.code import Code
 from lowtide.diagnose.origins import (
     blamed_caller,
+    made_empty,
     multiplied_for,
     returned_by,
     returned_with,
@@ -65,6 +66,18 @@ SHARED = (
     "ALL = True\ndef distances(a, b):\n    return tf.reduce_sum((a[:, None] - b) ** 2, -1)\n"
     "if ALL:\n    found = distances(x, y)\nelse:\n    found = distances(x[:9], y)\n"
 )
+
+
+def test_floats_may_be_made_as_a_method_puts_them() -> None:
+    code = "class M:\n    def add(self, o):\n        self.d.append(o.astype('float32') / 9)\nm = M()\nm.add(o)\n"
+    assert widened_for(Code(recording(code)), at(5), "float32") == at(3)
+
+
+def test_an_array_that_is_filled_row_by_row_is_named_where_it_is_made() -> None:
+    code = "def load():\n    table = np.zeros((9, 9))\n    for i in r:\n        table[i] = row(i)\n    rows[0] = 1\n"
+    assert made_empty(Code(recording(code)), at(4)) == at(2)
+    assert made_empty(Code(recording(code)), at(5)) is None, "not of this function"
+    assert made_empty(Code(recording(code.replace("np.zeros", "load"))), at(4)) is None, "all of it is there at once"
 
 
 def test_a_line_that_several_places_share_is_not_blamed_but_who_called() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lowtide.diagnose import ADVICE, diagnose
 from lowtide.record import Made, Recording
-from tests.diagnose.examples import MIB, at, detail, recording, site, tape
+from tests.diagnose.examples import MIB, at, detail, recording, site, tape, traces
 
 CODE = "model = Sequential([Embedding(50000, 256)])\nmodel.compile(Adam())\nmodel.fit(x)\n"
 TABLE = "[50000,256]"
@@ -44,6 +44,45 @@ def test_of_two_lines_with_nearly_the_same_the_one_that_only_widens_is_named() -
     assert (diagnose(run)[0].id, diagnose(run)[0].source) == ("peak-by-line", at(2))
 
 
+def test_of_lines_of_a_function_with_the_same_form_the_first_is_named() -> None:
+    code = "def distances(z):\n    diff = z[:, None] - p[None]\n    return tf.square(diff)\ndistances(x)\n"
+    parts = [
+        (site("Square", 3), "temporaries", 140, 5, 90, "(1024, 256, 96)"),
+        (site("Sub", 2), "temporaries", 128, 5, 90, "(1024, 256, 96)"),
+    ]
+    assert diagnose(recording(code, kind="call", details=(detail(parts),)))[0].source == at(2)
+    other = [parts[0], (*parts[1][:5], "(9, 9)")]
+    assert diagnose(recording(code, kind="call", details=(detail(other),)))[0].source == at(3)
+
+
+def test_a_layer_written_out_is_named_where_it_is_made() -> None:
+    code = "model = Sequential([\n    GRU(32, unroll=True),\n])\nmodel.fit(x)\n"
+    ops = [(site(f"gru/{i}", 2, "Mul", "gru/cell", "graph"), "activations", 0.01, 5, 90, "(9,)") for i in range(1600)]
+    trace = traces(1, lambda i: "first call", size=60)[0]._replace(nodes=5000, defined=None)
+    run = recording(code, kind="fit", line=4, details=(detail(ops),), traces=(trace,))
+    assert [(f.id, f.source) for f in diagnose(run)] == [("python-loop-unrolled", at(2))]
+    few = recording(code, kind="fit", line=4, details=(detail(ops[:900]),), traces=(trace,))
+    assert diagnose(few) == []
+
+
+def test_what_a_tape_lets_go_is_seen_between_two_updates() -> None:
+    code = (
+        "for x in data:\n    with tf.GradientTape() as tape:\n        y = loss(f(x))\n        v = loss(f(held))\n"
+        "    opt.apply(tape.gradient(y, w))\n"
+    )
+    whole = detail([
+        (site("Tanh", 3), "activations", 30, 5, 60, "(9, 9)"),
+        (site("Tanh_1", 4), "temporaries", 200, 10, 22, "(9, 9)"),
+        (site("Sum", 4), "temporaries", 1, 20, 40, "()"),
+        (site("Neg", 5), "temporaries", 1, 25, 30, "()"),
+        (site("TanhGrad", 5), "gradients", 10, 40, 45, "(9, 9)"),
+    ])  # fmt: skip
+    run = recording(code, line=5, details=(whole,), tapes=(tape(watched=3, used=3)._replace(source=at(2)),))
+    steps = tuple(step._replace(kind="update") if n % 2 else step for n, step in enumerate(run.steps))
+    found = diagnose(replace(run, steps=steps))
+    assert [(f.id, f.source, f.bytes) for f in found[:1]] == [("tape-records-unused", at(4), 200 * MIB)]
+
+
 def test_most_of_a_small_devices_peak_is_worth_a_word() -> None:
     def lines(*sizes: float) -> Recording:
         parts = [(site(f"Mul_{i}", i + 1), "temporaries", size, 5, 90, "(9, 9)") for i, size in enumerate(sizes)]
@@ -73,6 +112,8 @@ def test_a_loop_that_writes_what_no_gradient_needs_is_named_where_it_writes() ->
     back = (site("gradient_tape/while/body/mul", 4, mode="graph"), "gradients", 1, 50, 90, "(9, 9)")
     backward = recording(f"{code}f(x)\n", kind="function", line=6, details=(detail([*turns, back]),))
     assert diagnose(backward)[0].source == at(3)
+    named = "def body(i, u, out):\n    out = out.write(i, u)\n    return i + 1, u, out\ntf.while_loop(more, body, s)\n"
+    assert diagnose(recording(named, kind="function", line=6, details=(detail(turns),)))[0].source == at(2)
 
 
 def test_a_model_called_beside_fit_on_more_than_a_batch_is_an_evaluation() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from logging.handlers import MemoryHandler
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from lowtide.program import Source
 from lowtide.tf.holders import Chain, Chains
 from lowtide.tf.reach import Reach
 
@@ -145,6 +148,28 @@ def in_a_default() -> list[Any]:
 )
 def test_a_chain_begins_at_the_name_that_holds_them(make: Callable[[], list[Any]], name: str) -> None:
     assert chain_of(make()).text.startswith(name)
+
+
+def test_functions_that_are_kept_say_where_they_were_made() -> None:
+    HOOKS.clear()
+    chain = chain_of(in_closures())
+    assert "each in a function" in chain.text
+    made = in_closures.__code__.co_firstlineno + 3
+    assert chain.line == Source(__file__, made)
+
+
+def test_records_of_a_log_say_which_line_logged() -> None:
+    things, buffer = [Thing() for _ in range(5)], MemoryHandler(99)
+    log = logging.getLogger("test of holders")
+    log.addHandler(buffer)
+    for thing in things:
+        log.warning("%s", thing)
+    refs = weak(things)
+    del things, thing
+    chain = chain_of(refs)
+    log.removeHandler(buffer)
+    assert "each in a log record" in chain.text
+    assert chain.line == Source(__file__, buffer.buffer[0].lineno)
 
 
 class Ring:
