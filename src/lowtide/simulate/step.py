@@ -20,9 +20,11 @@ from lowtide.simulate.timeline import Buffer, Maker, Preparation, Timeline
 from lowtide.simulate.unroll import ops_executed
 from lowtide.units import format_size
 
-FEWEST_STEPS, SOME_STEPS, MOST_STEPS, OPS_IN_ALL = 3, 8, 16, 24_000
+FEWEST_STEPS, SOME_STEPS, MOST_STEPS = 3, 8, 16
 """Large variables that are assigned wander from step to step, and the peak with them: the largest of a few is reported,
 of more where a step is short. A plan writes them in place: fewer tell, and very many plans are looked at."""
+SOME_OPS, MOST_OPS = 24_000, 96_000
+"""Ops in all these steps."""
 RUNS = 4
 """Runs that an allocator which cannot grow has to get through, each with its batches coming at other moments."""
 
@@ -35,7 +37,7 @@ def simulate(
     Stands for: run the step a few times on an empty device and look at the worst one. Raises `OutOfMemory` when the
     allocator, given `limit` bytes, refuses.
     """
-    return Steps(program, batch, order, MOST_STEPS).timeline(limit)
+    return Steps(program, batch, order, MOST_STEPS, MOST_OPS).timeline(limit)
 
 
 class Steps:
@@ -47,10 +49,11 @@ class Steps:
         batch: int | None = None,
         order: Sequence[int] | None = None,
         most_steps: int = SOME_STEPS,
+        most_ops: int = SOME_OPS,
     ) -> None:
         self.program = program
         self.batch = program.batch if batch is None else batch
-        steps = _steps_to_play(program, self.batch, most_steps)
+        steps = _steps_to_play(program, self.batch, most_steps, most_ops)
         habits = _habits(program, steps)
         self._habits = [run(program, self.batch, order, steps, arms) for arms in habits]
         self._turns = [min(len(arms), steps - 1) for arms in habits]
@@ -150,10 +153,10 @@ class Steps:
         return max(outcomes, key=lambda outcome: outcome.peak.chunk_peak)
 
 
-def _steps_to_play(program: Program, batch: int, most: int) -> int:
-    if ops_executed(program, batch) * most <= OPS_IN_ALL:
-        return most
-    return min(SOME_STEPS, max(FEWEST_STEPS, OPS_IN_ALL // len(program.ops)))
+def _steps_to_play(program: Program, batch: int, most_steps: int, most_ops: int) -> int:
+    if ops_executed(program, batch) * most_steps <= most_ops:
+        return most_steps
+    return min(SOME_STEPS, max(FEWEST_STEPS, most_ops // len(program.ops)))
 
 
 def _habits(program: Program, steps: int) -> tuple[tuple[int, ...], ...]:
