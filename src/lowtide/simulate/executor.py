@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Sequence
 from math import inf, prod, sqrt
 from random import Random
+from typing import NamedTuple
 
 from lowtide.ops import UNKNOWN, Act, rule_at
 from lowtide.program import Op, Program, Value
@@ -53,8 +54,19 @@ HEAVY = 2e-5
 """Seconds from which on an op uses all cores."""
 WAKE_TIME = 3e-5
 """Seconds until an idle thread notices that there is work, at most."""
-FASTEST, SLOWEST = 0.9, 1.15
-"""How a duration varies from run to run: other processes, caches, what the other thread does."""
+class Luck(NamedTuple):
+    """How a duration varies from run to run: a factor between two, and how often the core is given away, for how long.
+
+    On a quiet machine there is little of it: `QUIET`. What has to hold on any machine is tried with `BUSY`.
+    """
+
+    fastest: float
+    slowest: float
+    stalls: float = 0.0
+    stall_time: float = 5e-3
+
+
+QUIET, BUSY = Luck(0.9, 1.15), Luck(0.5, 1.5, stalls=0.1)
 
 _IDLE = -1
 
@@ -62,15 +74,18 @@ _IDLE = -1
 class Executor:
     """A Program at one batch size, ready to be run many times."""
 
-    def __init__(self, program: Program, batch: int, twins: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, program: Program, batch: int, twins: Sequence[int] | None = None, luck: Luck = QUIET
+    ) -> None:
         """`twins`: see `lowtide.simulate.unroll.Unrolled`."""
+        self._luck = luck
         self._cost = durations(program, batch)
         self._cheap = [op.kind in CHEAP for op in program.ops]
         self._edges = Edges(program, twins)
 
     def process(self, random: Random) -> Process:
         """A process that is about to run the step a number of times."""
-        return Process(self._edges.of_process(random), self._cost, self._cheap, random)
+        return Process(self._edges.of_process(random), self._cost, self._cheap, random, self._luck)
 
     def run(self, random: Random) -> list[int]:
         """One step of a process of its own: an op's index where it starts, `~index` where it is done."""
@@ -80,13 +95,15 @@ class Executor:
 class Process:
     """The order of edges is the same in every step of a process and another in the next process."""
 
-    def __init__(self, graph: Graph, cost: Sequence[float], cheap: Sequence[bool], random: Random) -> None:
-        self._graph, self._cost, self._cheap, self._random = graph, cost, cheap, random
+    def __init__(
+        self, graph: Graph, cost: Sequence[float], cheap: Sequence[bool], random: Random, luck: Luck
+    ) -> None:
+        self._graph, self._cost, self._cheap, self._random, self._luck = graph, cost, cheap, random, luck
 
     def step(self) -> list[int]:
         """One step: an op's index where it starts, `~index` where it is done."""
         waiting, readers, roots = self._graph
-        return _Run(self._cost, self._cheap, waiting, readers, self._random).events(roots)
+        return _Run(self._cost, self._cheap, waiting, readers, self._random, self._luck).events(roots)
 
 
 class _Run:
@@ -97,8 +114,9 @@ class _Run:
         waiting: Sequence[int],
         followers: Sequence[Sequence[int]],
         random: Random,
+        luck: Luck,
     ) -> None:
-        self._cost, self._cheap, self._followers, self._random = cost, cheap, followers, random
+        self._cost, self._cheap, self._followers, self._random, self._luck = cost, cheap, followers, random, luck
         self._waiting = list(waiting)
         self._events: list[int] = []
         self._inline: list[deque[int]] = [deque() for _ in range(THREADS)]
@@ -170,8 +188,10 @@ class _Run:
         if self._cheap[op]:
             state.left = CHEAP_TIME
             return
-        cost = self._cost[op]
-        state.left = cost * self._random.uniform(FASTEST, SLOWEST)
+        cost, luck = self._cost[op], self._luck
+        state.left = cost * self._random.uniform(luck.fastest, luck.slowest)
+        if luck.stalls and self._random.random() < luck.stalls:
+            state.left += luck.stall_time
         state.heavy = cost > HEAVY
 
     def _take(self, thread: int) -> int:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from lowtide.program import Op, Program
 from lowtide.simulate.bfc import OutOfMemory
-from lowtide.simulate.executor import THREADS, Executor
+from lowtide.simulate.executor import BUSY, THREADS, Executor
 from lowtide.simulate.machine import run_overlapped
 from lowtide.simulate.replay import Replay
 from lowtide.simulate.timeline import Timeline
@@ -84,7 +84,7 @@ def keeps(
 
 
 def _plays(held: Program, batch: int) -> Iterator[list[int]]:
-    executor, random = Executor(held, batch), Random(0)
+    executor, random = Executor(held, batch, luck=BUSY), Random(0)
     anyhow = _Anyhow(held)
     for turn in range(PLAYED):
         yield executor.run(random) if turn % 2 else anyhow.run(random)
