@@ -2,11 +2,25 @@
 
 from lowtide.program.store import load_program, save_program
 from lowtide.program.text import to_text
-from lowtide.program.types import ITEM_BYTES, Chunk, Dim, Note, Op, Program, Resident, Shape, Source, Times, Value
+from lowtide.program.types import (
+    ITEM_BYTES,
+    UNLISTED,
+    Chunk,
+    Dim,
+    Note,
+    Op,
+    Program,
+    Resident,
+    Shape,
+    Source,
+    Times,
+    Value,
+)
 from lowtide.program.verify import verify
 
 __all__ = [
     "ITEM_BYTES",
+    "UNLISTED",
     "Chunk",
     "Dim",
     "Note",

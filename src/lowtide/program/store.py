@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lowtide.program.files import load_artifact, write_artifact
-from lowtide.program.types import Chunk, Dim, Note, Op, Program, Resident, Source, Times, Value
+from lowtide.program.types import UNLISTED, Chunk, Dim, Note, Op, Program, Resident, Source, Times, Value
 from lowtide.program.verify import verify
 
 KIND, VERSION = "program", 1
@@ -74,7 +74,8 @@ def program_from_data(data: Mapping[str, Any]) -> Program:
 
 def _op(
     name: str, kind: str, inputs: list[int], outputs: list[int], after: list[int], attrs: dict[str, Any],
-    layer: str, source: list[Any] | None, phase: str, bodies: list[int], trips: list[int] | None, position: int = -1,
+    layer: str, source: list[Any] | None, phase: str, bodies: list[int], trips: list[int] | None,
+    position: int = UNLISTED,
 ) -> Op:  # fmt: skip
     return Op(
         name,

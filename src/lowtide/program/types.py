@@ -65,13 +65,17 @@ class Value:
         return self.elements(batch) * ITEM_BYTES[self.dtype]
 
 
+UNLISTED = -1
+"""The `Op.position` of an op whose place in the framework's listing is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Op:
     """One node of the step. Inputs and outputs are indices into `Program.values`, `after` into `Program.ops`.
 
     `attrs` holds what the tables of `lowtide.ops` need to know and no more. `bodies` are indices into
     `Program.functions` (a loop's condition and body, a conditional's branches, a call's callee), `trips` is how
-    often a loop goes round. `position` is its place in the framework's own listing, -1 where that is not known.
+    often a loop goes round. `position` is its place in the framework's own listing.
     """
 
     name: str
@@ -85,7 +89,7 @@ class Op:
     phase: str = "forward"
     bodies: tuple[int, ...] = ()
     trips: Dim | None = None
-    position: int = -1
+    position: int = UNLISTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from random import Random
 from typing import NamedTuple
 
 from lowtide.ops import OWN_KERNEL
-from lowtide.program import Program
+from lowtide.program import UNLISTED, Program
 
 KEPT_IN_ORDER = 8
 """Edges of a node that TensorFlow keeps in the order they were added."""
@@ -100,17 +100,15 @@ def _as_needed(needs: Sequence[Sequence[int]], position: Sequence[int]) -> list[
     waiting = [len(sources) for sources in needs]
     ready = [(position[index], index) for index, count in enumerate(waiting) if not count]
     heapify(ready)
-    added = [0] * len(needs)
-    place = 0
+    added: dict[int, int] = {}
     while ready:
         _, index = heappop(ready)
-        added[index] = place
-        place += 1
+        added[index] = len(added)
         for user in users[index]:
             waiting[user] -= 1
             if not waiting[user]:
                 heappush(ready, (position[user], user))
-    return added
+    return [added[index] for index in range(len(needs))]
 
 
 def _users(needs: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -124,7 +122,7 @@ def _users(needs: Sequence[Sequence[int]]) -> list[list[int]]:
 def _positions(program: Program, needs: Sequence[Sequence[int]]) -> list[int]:
     """Grappler's order where it is known of every op, else level by level, which is how Grappler sorts."""
     known = [op.position for op in program.ops]
-    if -1 not in known:
+    if UNLISTED not in known:
         return known
     users = _users(needs)
     waiting = [len(sources) for sources in needs]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from lowtide.ops import HALVES, OWN_KERNEL, SCRATCH_OF_OWN_KERNELS, WANTED_ATTRIBUTES, WANTS_CONSTANTS, rule_of
-from lowtide.program import Dim, Note, Op, Program, Value
+from lowtide.program import UNLISTED, Dim, Note, Op, Program, Value
 from lowtide.tf import compat
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.compiled import COMPILED
@@ -47,7 +47,7 @@ def build_program(
     program = _Builder(functions, labels, batch).build(graph_def.node, probes, inputs, outputs, keep)
     if listed is None:
         return program
-    return replace(program, ops=tuple(replace(op, position=listed.get(op.name, -1)) for op in program.ops))
+    return replace(program, ops=tuple(replace(op, position=listed.get(op.name, UNLISTED)) for op in program.ops))
 
 
 class _Builder:
