@@ -49,6 +49,14 @@ def test_optimize_graph_fuses_as_it_does_before_a_real_run() -> None:
     assert "Relu" not in optimized_kinds(concrete)
 
 
+def test_optimize_graph_knows_the_shapes_of_variables_as_a_real_run_does() -> None:
+    weights, bias = tf.Variable(tf.ones([8, 8])), tf.Variable(tf.ones([8]))
+    concrete = traced(lambda x: tf.nn.relu(tf.matmul(x, weights) + bias), ROWS)
+    assert "_FusedMatMul" in optimized_kinds(concrete)
+    inputs = {tensor.op.name for tensor in concrete.graph.inputs}
+    assert all(node.op == "Placeholder" for node in optimized(concrete).node if node.name in inputs)
+
+
 def loop(x: Any) -> Any:
     return tf.while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, tf.tanh(x)), [0, x])[1]
 

@@ -21,6 +21,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.optimizers import base_optimizer
 from tensorflow.core.framework.graph_pb2 import GraphDef as GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.protobuf import bfc_memory_map_pb2, config_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.client import session as session_module
 from tensorflow.python.eager import context
@@ -53,10 +54,12 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
 
     Grappler fuses only nodes that have a device, so each is given the default one, as the placer would; and it
     lowers a `While` to a cycle of Switch and Merge unless told not to. So the attribute that says so is put aside, and
-    back afterwards for the loops outside functions: those in functions stay functions.
+    back afterwards for the loops outside functions: those in functions stay functions. What it folds and fuses depends
+    on shapes, so a function's inputs say theirs, and those of the variables behind them, as they do in a real run.
     """
     placed = GraphDef()
     placed.CopyFrom(graph_def)
+    placeholders = _as_arguments(placed, graph)
     device = default_device()
     for node in placed.node:
         node.device = node.device or device
@@ -79,7 +82,38 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
         if _LOWERED_LATER in node.attr:  # asked first: to pop what is not there would make it
             del node.attr[_LOWERED_LATER]
             node.attr[LOWERING_ATTRIBUTE].b = True
+        if node.name in placeholders:
+            device = node.device
+            node.CopyFrom(placeholders[node.name])
+            node.device = device
+        waits = [name for name in node.input if name[1:] in placeholders and name[0] == "^"]
+        for name in waits:  # for what is there from the start: a folded shape of an input
+            node.input.remove(name)
     return optimized
+
+
+def _as_arguments(placed: GraphDef, graph: Any) -> dict[str, Any]:
+    """Make the placeholders of a function's inputs what they are when it is run; the placeholders, by name."""
+    inputs = {tensor.op.name: (place, tensor) for place, tensor in enumerate(getattr(graph, "inputs", ()))}
+    outside = {inside.op.name: tensor for tensor, inside in getattr(graph, "captures", ())}
+    replaced = {}
+    for node in placed.node:
+        if node.op != "Placeholder" or node.name not in inputs:
+            continue
+        place, tensor = inputs[node.name]
+        replaced[node.name] = NodeDef()
+        replaced[node.name].CopyFrom(node)
+        node.op = "_Arg"
+        node.attr.clear()
+        node.attr["T"].type = tensor.dtype.as_datatype_enum
+        node.attr["index"].i = place
+        data = getattr(outside.get(node.name), "_handle_data", None)
+        if tensor.dtype != tf.resource:
+            node.attr["_output_shapes"].list.shape.add().CopyFrom(tensor.shape.as_proto())
+        elif data is not None and data.is_set and len(data.shape_and_type) == 1:
+            node.attr["_handle_shapes"].list.shape.add().CopyFrom(data.shape_and_type[0].shape)
+            node.attr["_handle_dtypes"].list.type.append(data.shape_and_type[0].dtype)
+    return replaced
 
 
 def one_trip_at_a_time(node: Any) -> None:
