@@ -56,11 +56,10 @@ print(json.dumps(answer))
 """
 
 
-@pytest.mark.parametrize(("model", "loosened"), [("cnn", ["roomy"]), ("transformer", ["roomy", "tight"])])
-def test_overlap_changes_no_bit_and_no_requested_peak(model: str, loosened: list[str]) -> None:
-    """Below its own peak, the small CNN has no interleaving whose chunks stay there: it keeps the whole order."""
+@pytest.mark.parametrize("model", ["cnn", "transformer"])
+def test_overlap_changes_no_bit_and_no_requested_peak(model: str) -> None:
     answer: dict[str, Any] = run_script(CHILD, model)
-    assert [name for name, found in answer.items() if found["loose"]] == loosened
     for found in answer.values():
+        assert found["loose"]
         assert found["same"]
         assert max(found["peaks"]) <= found["predicted"] * 1.005
