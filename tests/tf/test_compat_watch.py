@@ -121,6 +121,44 @@ def test_make_ready(answer: Any) -> None:
     assert 0 < answer["ready"]["events"] < answer["cold"]["events"]
 
 
+MAKES_VARIABLES = """
+import json
+import tensorflow as tf
+from lowtide.tf import compat_watch
+
+made, traces = [], []
+
+@tf.function
+def inner(x):
+    if not made:
+        made.append(tf.Variable(1.0))
+    return made[0] * x
+
+@tf.function
+def outer(x):
+    traces.append(x)
+    return inner(x)
+
+call, readied = compat_watch.CONTEXT_CLASS.call_function, []
+
+def call_function(context, name, inputs, outputs):
+    readied.append(compat_watch.make_ready(context, name, inputs, outputs))
+    return call(context, name, inputs, outputs)
+
+compat_watch.CONTEXT_CLASS.call_function = call_function
+outer(tf.constant(2.0))
+print(json.dumps({"readied": readied, "traces": len(traces)}))
+"""
+
+
+def test_make_ready_while_a_function_is_traced() -> None:
+    """The variables that `inner` makes are set in the middle of tracing `outer`, which is traced once all the same."""
+    answer = run_script(MAKES_VARIABLES)
+    assert all(answer["readied"])
+    assert len(answer["readied"]) > 1
+    assert answer["traces"] == 1
+
+
 def test_devices_have_started(answer: Any) -> None:
     tf.ones([1])
     assert compat_watch.devices_have_started()

@@ -9,6 +9,7 @@ import ctypes
 import platform
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain
@@ -151,7 +152,17 @@ def make_ready(eager: Any, name: bytes, inputs: Any, outputs: int) -> bool:
 
 @cache
 def _refuses_cancelled_calls() -> bool:
-    """Tried out once, on a function that counts its calls: another TensorFlow might run it."""
+    """Tried out once: another TensorFlow might run it.
+
+    In a thread of its own: the caller may be tracing, and a variable that is made meanwhile is the traced function's,
+    which TensorFlow would trace once more for it.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_refuses_a_cancelled_call).result()
+
+
+def _refuses_a_cancelled_call() -> bool:
+    """Asked of a function that counts its calls."""
     calls = tf.Variable(0)
     counted = tf.function(lambda: calls.assign_add(1)).get_concrete_function()
     refused = _call_cancelled(context.context(), counted.inference_fn.name, counted.captured_inputs, 1)
