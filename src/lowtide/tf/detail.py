@@ -30,6 +30,8 @@ FUNCTION = "__"
 """How the names of compiled functions begin, which are op types to eager code."""
 FOLDED = "__cf__"
 """In the name of a constant that Grappler computed when the function was first run."""
+SMALL = 100_000
+"""A buffer of less than one such part of the peak has the line of its layer or scope."""
 _LAYER_CALL = inspect.unwrap(keras.Layer.__call__).__code__
 
 
@@ -252,7 +254,7 @@ class _Moments:
     def __init__(self, replay: Replay, naming: Naming) -> None:
         self._naming = naming
         self._ends = [op.when for op in naming.eager]
-        self._times = replay.times
+        self._small = replay.peak / SMALL
         phases = [self._phase(buffer) for buffer in replay.buffers if buffer.event is not None]
         starts = [buffer.start for buffer in replay.buffers if buffer.event is not None]
         self._backward = min((s for s, p in zip(starts, phases, strict=True) if p == "backward"), default=None)
@@ -275,7 +277,7 @@ class _Moments:
         eager = self._eager_op(event)
         if eager is not None:
             return eager.phase
-        return "backward" if is_backward(event.op) else self._naming.finder.node(event.op).phase
+        return "backward" if is_backward(event.op) else self._naming.finder.node(event.op, roughly=True).phase
 
     def of(self, buffer: _Buffer, became: Known | None) -> tuple[Site, str, str, str, bool]:
         event = buffer.event
@@ -296,7 +298,7 @@ class _Moments:
             if "tf_data" in event.thread_name:
                 return BUFFERS.site, "inputs"
             return Site("copied from Python", "", "", None, "", "eager"), "inputs"
-        node = self._naming.finder.node(event.op)
+        node = self._naming.finder.node(event.op, roughly=buffer.chunk < self._small)
         kind = node.kind or event.op.rpartition("/")[2]
         site = Site(without_calls(event.op), kind, node.layer, node.source, "", "graph")
         if event.temporary:

@@ -101,15 +101,23 @@ class Labels:
         self._ops = {op.name: op for op in traced.get_operations()}
         self._opened = opened_in(traced)
         self._layers = layers
+        self._scopes: dict[str, Source | None] = {}
         self._lines: dict[str, Line | None] = {
             name: Line(source, inside_a_layer=True) for name, source in operation_lines(traced).items()
         }
 
-    def of(self, op_name: str) -> Label:
+    def of(self, op_name: str, roughly: bool = False) -> Label:
+        """`roughly`: the line that made the layer will do, or that of another op in the same scope. To ask for an op's
+        own costs memory: TensorFlow keeps the answer, some ten kilobytes, as long as the graph lives."""
         layer = self._layers.layer_of(op_name, self._opened)
+        made = self._layers.source_of(layer)
+        scope = op_name.rpartition("/")[0]
+        if roughly and scope and op_name not in self._lines:
+            if made is None and scope not in self._scopes:
+                self._scopes[scope] = self.of(op_name).source
+            return Label(layer, made or self._scopes[scope])
         lines = (self._line(op_name), self._line(forward_name(op_name)))
         line = next((line for line in lines if line and line.inside_a_layer), lines[0] or lines[1])
-        made = self._layers.source_of(layer)
         if line is None or (made is not None and not line.inside_a_layer):
             return Label(layer, made)
         return Label(layer, line.source)

@@ -28,6 +28,15 @@ class Node(NamedTuple):
     """ "" where the graph alone does not tell."""
 
 
+class _Role(NamedTuple):
+    kind: str
+    phase: str
+    category: str
+
+
+_UNKNOWN = _Role("", "", "")
+
+
 class GraphNodes:
     """The ops of one graph. Lines and layers are looked up when asked for: most ops never are.
 
@@ -35,27 +44,31 @@ class GraphNodes:
     """
 
     def __init__(self, graph: Any, layers: LayerNames) -> None:
-        definition = graph.as_graph_def()
+        nodes = list(graph.as_graph_def().node)
         self._graph, self._layers = weakref.ref(graph), layers
         self._labels: Labels | None = None
-        self._kinds = {node.name: node.op for node in definition.node}
-        self._phases = phases(list(definition.node))
-        self._categories = _categories(list(definition.node), self._phases)
-        self._found: dict[str, Node] = {}
+        phase = phases(nodes)
+        category = _categories(nodes, phase)
+        alike: dict[_Role, _Role] = {}  # a graph has very many ops, and few roles
+        self._roles = {
+            name: alike.setdefault(role, role)
+            for name, role in ((n.name, _Role(n.op, phase[n.name], category[n.name])) for n in nodes)
+        }
+        self._found: dict[tuple[str, bool], Node] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._kinds
+        return name in self._roles
 
-    def node(self, name: str) -> Node:
-        if name not in self._found:
+    def node(self, name: str, roughly: bool = False) -> Node:
+        """`roughly`: see `Labels.of`."""
+        if (name, roughly) not in self._found:
             graph = self._graph()
             if self._labels is None and graph is not None:
                 self._labels = Labels(graph, self._layers)
-            label = self._labels.of(name) if self._labels else Label("", None)
-            known = self._kinds.get(name, "")
-            phase = self._phases.get(name, "")
-            self._found[name] = Node(known, label.layer, label.source, phase, self._categories.get(name, ""))
-        return self._found[name]
+            label = self._labels.of(name, roughly) if self._labels else Label("", None)
+            role = self._roles.get(name, _UNKNOWN)
+            self._found[name, roughly] = Node(role.kind, label.layer, label.source, role.phase, role.category)
+        return self._found[name, roughly]
 
     def let_go(self) -> None:
         self._labels = None
@@ -141,30 +154,31 @@ class KnownGraphs:
 class Finder:
     def __init__(self, tables: list[GraphNodes], layers: LayerNames) -> None:
         self._tables, self._layers = tables, layers
-        self._found: dict[str, Node] = {}
+        self._found: dict[tuple[str, bool], Node] = {}
 
-    def node(self, name: str) -> Node:
-        if name not in self._found:
-            self._found[name] = self._exact(name) or self._near(without_calls(name))
-        return self._found[name]
+    def node(self, name: str, roughly: bool = False) -> Node:
+        """`roughly`: see `Labels.of`."""
+        if (name, roughly) not in self._found:
+            self._found[name, roughly] = self._exact(name, roughly) or self._near(without_calls(name), roughly)
+        return self._found[name, roughly]
 
     def knows(self, name: str) -> bool:
         return any(name in table for table in self._tables)
 
-    def _exact(self, name: str) -> Node | None:
+    def _exact(self, name: str, roughly: bool) -> Node | None:
         parts = name.split("/")
         for first in range(len(parts)):
             rest = "/".join(parts[first:])
             for table in self._tables:
                 if rest in table:
-                    return table.node(rest)
+                    return table.node(rest, roughly)
         return None
 
-    def _near(self, name: str) -> Node:
+    def _near(self, name: str, roughly: bool) -> Node:
         """Grappler made it, out of ops that were traced in the same scope."""
         layer = self._layers.layer_of(name)
         for table in self._tables:
-            found = table.node(name)
+            found = table.node(name, roughly)
             if found.source is not None:
                 return found
         return Node("", layer, self._layers.source_of(layer), "", "")
