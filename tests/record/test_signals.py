@@ -32,6 +32,14 @@ say(os.getpid())
 while True:
     signal.pause()
 """
+INTERRUPTED = f"""{SAY}
+say("ready")
+try:
+    signal.pause()
+except KeyboardInterrupt:
+    say("interrupted")
+    raise
+"""
 STUBBORN = f"""{SAY}
 told = []
 
@@ -54,12 +62,25 @@ def started(folder: Path, script: str) -> subprocess.Popen[str]:
     own = {**os.environ, "TMPDIR": str(folder / "tmp")}
     (folder / "tmp").mkdir()
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, env=own)
+    return subprocess.Popen(
+        command, cwd=folder, stdout=pipe, stderr=pipe, text=True, env=own, start_new_session=True
+    )  # without a terminal, wherever the tests run
 
 
 def line_of(run: subprocess.Popen[str]) -> str:
     assert run.stdout is not None
     return run.stdout.readline().strip()
+
+
+def test_an_interrupt_that_is_sent_to_the_command_reaches_the_script(tmp_path: Path) -> None:
+    run = started(tmp_path, INTERRUPTED)
+    assert line_of(run) == "ready"
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate()
+    assert out == "interrupted\n"
+    assert "KeyboardInterrupt" in err
+    assert run.returncode != 0
+    assert load_recording(tmp_path / "run.db").outcome is not None
 
 
 def test_the_scripts_own_handlers_run_and_the_summary_follows(tmp_path: Path) -> None:

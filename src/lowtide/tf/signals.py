@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 
 PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
@@ -40,10 +41,19 @@ def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def pass_on_interrupt(child: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C is the script's affair. A terminal tells every process of its group, so one in ours has heard of it."""
+    """Ctrl-C is the script's affair. A terminal tells every process of the group in front of it, so one in ours has
+    heard of it; where there is none, it was sent to us alone."""
     with contextlib.suppress(ProcessLookupError):
-        if os.getpgid(child.pid) != os.getpgrp():
+        if os.getpgid(child.pid) != os.getpgrp() or not _in_front_of_a_terminal():
             child.send_signal(signal.SIGINT)
+
+
+def _in_front_of_a_terminal() -> bool:
+    try:
+        with Path("/dev/tty").open("rb", buffering=0) as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def end_with(parent: int) -> None:
