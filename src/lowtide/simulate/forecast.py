@@ -84,8 +84,11 @@ def forecast(program: Program, batch: int | None = None, budget: int | None = No
 
 
 def _slope(program: Program, batch: int, timeline: Timeline) -> float:
-    """Requested bytes a sample, from here to twice here: chunks would add the allocator's accidents."""
-    double = simulate(program, 2 * batch, tidy_order(program, 2 * batch))
+    """Requested bytes a sample, from here to twice here: chunks would add the allocator's accidents.
+
+    So few steps will do: it is the allocator that changes from step to step.
+    """
+    double = Steps(program, 2 * batch, tidy_order(program, 2 * batch)).unlimited
     return (double.peak - timeline.peak) / batch
 
 
