@@ -8,7 +8,7 @@ import pytest
 
 from lowtide.program import Source
 from lowtide.record import Outcome, Recording, Sample
-from lowtide.record.views import by_category, device_peak, fullest_detail
+from lowtide.record.views import by_category, device_peak, fullest_detail, host_lines
 from lowtide.report.recording import render_recording
 from lowtide.report.words import counted_steps, step_names
 from lowtide.units import format_size
@@ -34,6 +34,15 @@ def test_it_says_what_the_views_say() -> None:
     for category, size in by_category(detail).items():
         assert (f"{category}" in text) == bool(size)
         assert not size or format_size(size) in text
+
+
+def test_what_python_holds_is_there_by_line_where_it_was_counted() -> None:
+    counted = a_recording()
+    largest = host_lines(counted)[0]
+    text = render_recording(counted, "run.db")
+    assert f"Python and NumPy by line after {largest.time:.1f} s" in text
+    assert format_size(largest.bytes) in text.partition("Python and NumPy by line")[2]
+    assert "Python and NumPy by line" not in render_recording(replace(counted, lines=()), "run.db")
 
 
 def test_it_says_how_the_run_ended_and_what_to_type_next() -> None:
@@ -85,7 +94,7 @@ def test_a_line_number_is_never_cut_off() -> None:
     assert max(len(row) for row in rows) <= 80
     (peak,) = (number for number, row in enumerate(rows) if "Conv2D of" in row)
     assert ".py:1234" in "".join(row.strip() for row in rows[peak : peak + 3])
-    (line,) = (number for number, row in enumerate(rows) if "by line" in row)
+    (line,) = (number for number, row in enumerate(rows) if row.startswith("by line"))
     assert "py:1234" in rows[line + 2]
     assert "after warm-up" in " ".join(text.split())
 

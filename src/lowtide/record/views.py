@@ -13,6 +13,7 @@ from lowtide.record.types import (
     STEP_KINDS,
     TRAINING_KINDS,
     Detail,
+    HostLine,
     HostSplit,
     Outcome,
     Recording,
@@ -152,6 +153,12 @@ def host_split_at_peak(recording: Recording) -> HostSplit | None:
     """What RSS was made of when it was highest; after the end only where nobody had looked before."""
     within = [split for split in recording.splits if split.time <= recording.outcome.seconds]
     return max(within or recording.splits, key=lambda split: split.rss_bytes, default=None)
+
+
+def host_lines(recording: Recording) -> list[HostLine]:
+    """What Python code held at the last count, most first."""
+    last = max((line.time for line in recording.lines), default=0.0)
+    return sorted((line for line in recording.lines if line.time == last), key=lambda line: -line.bytes)
 
 
 def inside(recording: Recording) -> list[Sample]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lowtide.record import HOST_PARTS, Recording, Stage
 from lowtide.record.extremes import fullest_stages, line_text
-from lowtide.record.views import totalled
+from lowtide.record.views import host_lines, totalled
 from lowtide.report.contents import counted, short
 from lowtide.report.page import Block, Chart, Column, Facts, Row, Series, Table
 from lowtide.report.words import device_names, outcome_words
@@ -47,19 +47,18 @@ _HOST_ROLES = (
 
 def _host_lines(recording: Recording) -> Table | None:
     """The last count of what Python code holds, by line."""
-    if not recording.lines:
+    lines = host_lines(recording)
+    if not lines:
         return None
-    last = max(line.time for line in recording.lines)
     rows: list[Row] = [
-        [line.bytes, line.blocks, line.kind, short(line.source), line_text(recording, line.source)]
-        for line in sorted(recording.lines, key=lambda line: -line.bytes)
-        if line.time == last
+        [line.bytes, line.blocks, line.kind, short(line.source), line_text(recording, line.source)] for line in lines
     ]
     columns = [
         Column("bytes", "bytes"), Column("blocks", "number"), Column("kind", "tag"), Column("line", "name"),
         Column("code", "code"),
     ]  # fmt: skip
-    note = f"Allocated by Python code and not freed, after {last:.1f} s, as {recording.run.host_tracer} counts it."
+    at = lines[0].time
+    note = f"Allocated by Python code and not freed, after {at:.1f} s, as {recording.run.host_tracer} counts it."
     return Table("Python and NumPy by line", note, columns, rows[:MOST_ROWS], pick=2)
 
 

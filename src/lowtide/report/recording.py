@@ -26,6 +26,7 @@ from lowtide.record.views import (
     failed,
     fullest_detail,
     growth,
+    host_lines,
     host_peak,
     host_split_at_peak,
     is_of_a_script,
@@ -33,12 +34,13 @@ from lowtide.record.views import (
     reserve_unused,
     step_count,
     step_spans,
+    totalled,
 )
 from lowtide.report.contents import line_name
 from lowtide.report.words import again_words, counted_steps, is_module, step_names
 from lowtide.units import format_size
 
-WIDTH, CHART, HEIGHT, TOP = 80, 62, 4, 5
+WIDTH, CHART, HEIGHT, TOP, TOP_OF_HOST = 80, 62, 4, 5, 3
 NAME, NAME_AND_CODE = 44, 64
 """Columns of a line's name at most, and of the name with its code: the code is cut, the name is not."""
 GROWS = 16 * 1024
@@ -73,6 +75,8 @@ def _parts(recording: Recording, file: str | None) -> Iterator[RenderableType]:
         yield _contents(detail, device_peak(recording))
         yield _lines(recording, detail)
     yield _host(recording)
+    if recording.lines:
+        yield _python_lines(recording)
     for note in recording.notes:
         yield Text(f"Note {note}", style="yellow")
     if commands := list(_commands(recording, file)):
@@ -216,9 +220,21 @@ def _contents(detail: Detail, peak: Peak | None) -> Columns:
 def _lines(recording: Recording, detail: Detail) -> Table:
     modes = by_mode(detail)
     share = modes.get("eager", 0) / max(1, sum(modes.values()))
-    table = _titled(f"by line ({share:.0%} made by eager ops, {1 - share:.0%} by graphs)")
+    title = f"by line ({share:.0%} made by eager ops, {1 - share:.0%} by graphs)"
+    return _line_table(recording, title, list(by_line(detail).items())[: TOP + 1])
+
+
+def _python_lines(recording: Recording) -> Table:
+    lines = host_lines(recording)
+    title = f"Python and NumPy by line after {lines[0].time:.1f} s, as {recording.run.host_tracer} counts"
+    bytes_of = totalled((line.source, line.bytes) for line in lines)
+    return _line_table(recording, title, list(bytes_of.items())[:TOP_OF_HOST])
+
+
+def _line_table(recording: Recording, title: str, lines: Iterable[tuple[Source | None, int]]) -> Table:
+    table = _titled(title)
     table.add_column(justify="right", no_wrap=True)
-    rows = [(line_name(source), _code(recording, source), size) for source, size in by_line(detail).items()][: TOP + 1]
+    rows = [(line_name(source), _code(recording, source), size) for source, size in lines]
     width = min(NAME, max((cell_len(name) for name, _, _ in rows), default=0))
     table.add_column(overflow="fold", min_width=width, max_width=width)
     table.add_column(overflow="ellipsis", no_wrap=True, max_width=NAME_AND_CODE - width, style="dim")
