@@ -63,8 +63,16 @@ def started(folder: Path, script: str) -> subprocess.Popen[str]:
     (folder / "tmp").mkdir()
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        command, cwd=folder, stdout=pipe, stderr=pipe, text=True, env=own, start_new_session=True
-    )  # without a terminal, wherever the tests run
+        command, cwd=folder, stdout=pipe, stderr=pipe, text=True, env=own,
+        start_new_session=True,  # without a terminal, wherever the tests run
+        preexec_fn=_ignores_nothing,
+    )  # fmt: skip
+
+
+def _ignores_nothing() -> None:
+    """The tests may run under `nohup`, or in the background of a script, and what is ignored is inherited."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def line_of(run: subprocess.Popen[str]) -> str:
