@@ -123,6 +123,7 @@ class Runner:
 
     def finish(self) -> None:
         self.rss = self._ask("end")["rss_bytes"]
+        self._process.terminate()
         self._process.wait(SECONDS)
         if self.way.startswith("lowtide"):
             recording = load_recording(self._record)

@@ -37,8 +37,11 @@ class Turns:
         self.over = False
 
     def wait(self) -> None:
-        """For the next block, or for the end of all."""
+        """For the next block, or for the end of all: then the highest RSS is told at once, since `fit` may take minutes
+        to return, waiting for a thread of tf.data's that sleeps."""
         self.over = self._stream.readline().strip() != "go"
+        if self.over:
+            self.tell({"rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10})
         self._cpu = time.process_time()
 
     def step(self, began: float) -> None:
@@ -130,7 +133,6 @@ def by_hand(kind: str, turns: Turns) -> None:
 def main(kind: str, address: str) -> None:
     turns = Turns(address, STEPS_A_BLOCK[kind])
     (with_keras if kind in MODELS else by_hand)(kind, turns)
-    turns.tell({"rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10})
 
 
 if __name__ == "__main__":
