@@ -59,7 +59,6 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
     """
     placed = GraphDef()
     placed.CopyFrom(graph_def)
-    placeholders = _as_arguments(placed, graph)
     device = default_device()
     for node in placed.node:
         node.device = node.device or device
@@ -68,6 +67,7 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
         if node.attr[LOWERING_ATTRIBUTE].b and node.op.endswith("While"):
             node.attr[_LOWERED_LATER].b = True
         del node.attr[LOWERING_ATTRIBUTE]
+    placeholders = _as_arguments(placed, graph)
     meta_graph = saver.export_meta_graph(graph_def=placed, graph=graph)
     meta_graph.collection_def.clear()  # variables of a v1 graph are there, with initializers that were left out
     wanted = meta_graph_pb2.CollectionDef()
@@ -83,9 +83,7 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
             del node.attr[_LOWERED_LATER]
             node.attr[LOWERING_ATTRIBUTE].b = True
         if node.name in placeholders:
-            device = node.device
             node.CopyFrom(placeholders[node.name])
-            node.device = device
         waits = [name for name in node.input if name[1:] in placeholders and name[0] == "^"]
         for name in waits:  # for what is there from the start: a folded shape of an input
             node.input.remove(name)
