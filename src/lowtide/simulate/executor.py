@@ -54,6 +54,8 @@ HEAVY = 2e-5
 """Seconds from which on an op uses all cores."""
 WAKE_TIME = 3e-5
 """Seconds until an idle thread notices that there is work, at most."""
+
+
 class Luck(NamedTuple):
     """How a duration varies from run to run: a factor between two, and how often the core is given away, for how long.
 

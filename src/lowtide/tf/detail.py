@@ -30,8 +30,8 @@ FUNCTION = "__"
 """How the names of compiled functions begin, which are op types to eager code."""
 FOLDED = "__cf__"
 """In the name of a constant that Grappler computed when the function was first run."""
-SMALL = 100_000
-"""A buffer of less than one such part of the peak has the line of its layer or scope."""
+SMALL_SHARE = 1e-5
+"""Of the peak: a buffer of less has the line of its layer or scope."""
 _LAYER_CALL = inspect.unwrap(keras.Layer.__call__).__code__
 
 
@@ -254,7 +254,7 @@ class _Moments:
     def __init__(self, replay: Replay, naming: Naming) -> None:
         self._naming = naming
         self._ends = [op.when for op in naming.eager]
-        self._small = replay.peak / SMALL
+        self._small = SMALL_SHARE * replay.peak
         phases = [self._phase(buffer) for buffer in replay.buffers if buffer.event is not None]
         starts = [buffer.start for buffer in replay.buffers if buffer.event is not None]
         self._backward = min((s for s, p in zip(starts, phases, strict=True) if p == "backward"), default=None)
