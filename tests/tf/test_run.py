@@ -296,6 +296,8 @@ def test_a_keras_step_has_its_layers_and_optimizer(fitted: Ran) -> None:
     weights = (64 * 512 + 512 + 512 * 10 + 10) * 4
     assert weights <= requested(detail, "parameters") <= weights + 1024
     assert 2 * weights <= requested(detail, "optimizer state") <= 2 * weights + 1024
+    slots = {detail.sites[a.site].source for a in detail.allocations if a.category == "optimizer state"}
+    assert {source and source.line for source in slots} == {fitted.line("model.compile(")}
     assert set(by_layer(detail)) - {""} == {"dense", "dense_1"}
     for layer, name in (("dense", "wide"), ("dense_1", "narrow")):
         sites = [site for site in detail.sites if site.layer == layer]

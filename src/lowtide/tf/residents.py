@@ -70,12 +70,12 @@ def addresses(
         address = _buffer(tensor)
         if address is not None:
             found[address] = _tensor(tensor, site_of(tensor, births), is_input)
-    slots = _optimizer_variables(alive)
+    slots = _slots(alive, births)
     names = {id(compat_watch.value_of(variable)): variable for variable in alive.keras_variables}
     for variable in alive.variables:
         address = _variable_address(variable)
         if address is not None:
-            found[address] = _variable(variable, names.get(id(variable)), id(variable) in slots, births, layers)
+            found[address] = _variable(variable, names.get(id(variable)), slots, births, layers)
     return found
 
 
@@ -92,11 +92,14 @@ def _variable_address(variable: Any) -> int | None:
     return None if handle is None else compat.address_of(handle)
 
 
-def _optimizer_variables(alive: Living) -> set[int]:
-    variables = (v for optimizer in alive.optimizers for v in getattr(optimizer, "variables", ()))
-    slots = {id(compat_watch.value_of(variable)) for variable in variables}
+def _slots(alive: Living, births: Births) -> dict[int, Source | None]:
+    """By identity, the variables of optimizers, with the line that made the optimizer: `fit` makes them itself."""
+    slots: dict[int, Source | None] = {}
+    for optimizer in alive.optimizers:
+        for variable in getattr(optimizer, "variables", ()):
+            slots[id(compat_watch.value_of(variable))] = births.of(optimizer)
     for optimizer in alive.v1_optimizers:
-        slots.update(id(variable) for variable in optimizer.variables())
+        slots.update((id(variable), births.of(optimizer)) for variable in optimizer.variables())
     return slots
 
 
@@ -143,10 +146,13 @@ def _brings_data(kind: str) -> bool:
     return kind in ("_EagerConst", "Const") or kind.startswith(("Iterator", "Read", "Random", "StatelessRandom"))
 
 
-def _variable(variable: Any, owner: Any, slot: bool, births: Births, layers: LayerNames) -> Known:
+def _variable(
+    variable: Any, owner: Any, slots: Mapping[int, Source | None], births: Births, layers: LayerNames
+) -> Known:
+    slot = id(variable) in slots
     name = owner.path if owner is not None else variable.name.partition(":")[0]
     layer = layers.layer_of(f"{name}") if not slot else ""
-    source: Source | None = births.of(variable)
+    source: Source | None = births.of(variable) or slots.get(id(variable))
     made = (layers.source_of(layer) if layer else None) or source
     category = "optimizer state" if slot else "parameters"
     shape = str(tuple(variable.shape)) if variable.shape.rank is not None else ""
