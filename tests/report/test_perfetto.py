@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from lowtide.record import Recording
 from lowtide.report.perfetto import perfetto_trace
 from tests.report.recordings import RECORDINGS
 
@@ -23,7 +26,11 @@ NEEDED = {
 
 
 def events_of(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(perfetto_trace(RECORDINGS[name]))["traceEvents"]
+    return events_in(RECORDINGS[name])
+
+
+def events_in(recording: Recording) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(perfetto_trace(recording))["traceEvents"]
     return found
 
 
@@ -51,16 +58,38 @@ def test_what_begins_ends_later_under_the_same_id() -> None:
     assert pairs == 7
 
 
-def test_slices_of_one_track_do_not_overlap() -> None:
+def nanoseconds_of_slices(events: list[dict[str, Any]], track: int) -> list[tuple[int, int]]:
+    """When each slice begins and ends, as Perfetto reads it."""
+    slices = [event for event in events if event["ph"] == "X" and event["tid"] == track]
+    begins_and_lasts = [(round(1000 * event["ts"]), round(1000 * event["dur"])) for event in slices]
+    return sorted((begin, begin + lasts) for begin, lasts in begins_and_lasts)
+
+
+@pytest.mark.parametrize("track", [1, 2, 3])
+def test_slices_of_one_track_do_not_overlap(track: int) -> None:
     """Perfetto nests slices of a track and drops those that overlap without nesting."""
-    tracks: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    for event in events_of("whole"):
-        if event["ph"] == "X":
-            tracks[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-    assert len(tracks[1]) == 12
-    for spans in tracks.values():
-        for (_, stop), (start, _) in zip(sorted(spans), sorted(spans)[1:], strict=False):
-            assert start >= stop
+    spans = nanoseconds_of_slices(events_of("whole"), track)
+    assert track != 1 or len(spans) == 12
+    for (_, stop), (start, _) in pairwise(spans):
+        assert start >= stop
+
+
+def test_what_begins_where_another_ends_is_not_within_it() -> None:
+    """Rounded by itself, the first one's duration would end a nanosecond after the second begins."""
+    whole = RECORDINGS["whole"]
+    edges = (1.0000000006, 2.0000000012, 3.0)
+    steps = tuple(whole.steps[0]._replace(start=start, stop=stop) for start, stop in pairwise(edges))
+    first, second = nanoseconds_of_slices(events_in(replace(whole, steps=steps)), 1)
+    assert first[1] == second[0]
+
+
+def test_a_slice_ends_with_the_one_that_it_began_in() -> None:
+    """Two threads may trace at once: Perfetto would drop what outlives the slice around it."""
+    whole = RECORDINGS["whole"]
+    (trace,) = whole.traces
+    traces = (trace._replace(time=2.0, seconds=1.0), trace._replace(time=2.5, seconds=1.0))
+    spans = nanoseconds_of_slices(events_in(replace(whole, traces=traces)), 2)
+    assert spans == [(1_000_000_000, 2_000_000_000), (1_500_000_000, 2_000_000_000)]
 
 
 def test_counters_reach_the_recorded_peak() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 from lowtide.record import Detail, Recording, Sample
@@ -36,7 +37,8 @@ _COUNTERS = {
 
 def perfetto_trace(recording: Recording) -> str:
     """The whole file. What it is about comes first: `report/files.py` knows our files by that."""
-    events = [event for part in (_names, _counters, _steps, _graphs, _details, _peak) for event in part(recording)]
+    events = [event for part in (_names, _counters, _details, _peak) for event in part(recording)]
+    events += _nested([*_steps(recording), *_graphs(recording)])
     run = recording.run
     about = {"generator": "lowtide", "script": " ".join((run.script, *run.arguments)), **run.versions}
     return json.dumps({"otherData": about, "displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
@@ -77,8 +79,7 @@ def _steps(recording: Recording) -> Iterator[Event]:
     for number, step in enumerate(recording.steps):
         yield {
             "ph": "X", "cat": "step", "name": f"{step.kind} {step.name}".strip(), "pid": PROCESS,
-            "tid": STEPS if step.kind != "next" else OTHERS, "ts": _micro(step.start),
-            "dur": _micro(step.stop - step.start),
+            "tid": STEPS if step.kind != "next" else OTHERS, **_span(step.start, step.stop),
             "args": {
                 "number": number, "line": short(step.source), "device_bytes": step.device_bytes,
                 "device_peak_bytes": step.device_peak_bytes, "rss_bytes": step.rss_bytes, "in_detail": step.detailed,
@@ -90,12 +91,26 @@ def _graphs(recording: Recording) -> Iterator[Event]:
     for trace in recording.traces:
         yield {
             "ph": "X", "cat": "graph", "name": f"trace {trace.function}", "pid": PROCESS, "tid": GRAPHS,
-            "ts": _micro(max(0.0, trace.time - trace.seconds)), "dur": _micro(trace.seconds),
+            **_span(max(0.0, trace.time - trace.seconds), trace.time),
             "args": {
                 "cause": trace.cause, "nodes": trace.nodes, "graph_bytes": trace.graph_bytes,
                 "constant_bytes": trace.constant_bytes, "line": short(trace.defined),
             },
         }  # fmt: skip
+
+
+def _nested(slices: list[Event]) -> list[Event]:
+    """Slices of one track, each within those that it began in: Perfetto drops one that outlives them."""
+    around: dict[int, list[float]] = {}  # track to the ends of the slices that are open
+    out = []
+    for event in sorted(slices, key=lambda event: (event["ts"], -event["dur"])):
+        ends = around.setdefault(event["tid"], [])
+        while ends and ends[-1] <= event["ts"]:
+            ends.pop()
+        stop = min(event["ts"] + event["dur"], *ends[-1:], inf)
+        ends.append(stop)
+        out.append({**event, "dur": _rounded(stop - event["ts"])})
+    return out
 
 
 def _details(recording: Recording) -> Iterator[Event]:
@@ -141,5 +156,15 @@ def _peak(recording: Recording) -> Iterator[Event]:
         yield {"ph": "i", "name": name, "cat": "peak", "pid": PROCESS, "tid": STEPS, "ts": _micro(peak.time), "s": "p"}
 
 
+def _span(start: float, stop: float) -> Event:
+    """From when and how long. Its end is rounded as a beginning is, or what follows at once would begin within it."""
+    return {"ts": _micro(start), "dur": _rounded(_micro(stop) - _micro(start))}
+
+
 def _micro(seconds: float) -> float:
-    return round(seconds * 1e6, 3)
+    return _rounded(seconds * 1e6)
+
+
+def _rounded(microseconds: float) -> float:
+    """To nanoseconds, as Perfetto does."""
+    return round(microseconds, 3)
