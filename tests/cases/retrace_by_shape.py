@@ -25,11 +25,11 @@ def forward(x):
 
 
 if BAD:
-    train_step = tf.function(forward, reduce_retracing=False)
+    train_step = tf.function(forward, reduce_retracing=False)  # CULPRIT
 else:
     train_step = tf.function(forward, input_signature=[tf.TensorSpec((None, 64), tf.float32)])
 for length in range(10, 32):
-    train_step(tf.zeros((length, 64)))  # CULPRIT
+    train_step(tf.zeros((length, 64)))
 
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps({"case": "retrace_by_shape", "variant": sys.argv[1], "peak_rss_mb": round(peak, 1)}))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from lowtide.diagnose import ADVICE, PROBLEM, diagnose
 from lowtide.diagnose.code import Code
 from lowtide.record import Data, Held, Made, Recording, Stage
@@ -134,6 +136,15 @@ def test_a_retrace_by_shape_is_the_decorators_that_says_what_shapes_may_be() -> 
     assert diagnose(recording(code, host=5, traces=again))[0].source == at(1)
     plain = code.replace("(reduce_retracing=False)", "")
     assert diagnose(recording(plain, host=5, traces=again))[0].source == at(5)
+
+
+@pytest.mark.parametrize("made", ["tf.function(train)", "tf.function(self.train, autograph=False)"])
+def test_a_retrace_by_shape_is_the_call_that_makes_the_function(made: str) -> None:
+    code = f"def train(x):\n    pass\nstep = {made}\nfor n in range(20):\n    step(x[:n])\n"
+    again = traces(20, lambda i: f"argument x: float32 tensor ({i},) became float32 tensor ({i + 1},)", line=5)
+    assert diagnose(recording(code, host=5, traces=again))[0].source == at(3)
+    twice = code + "other = tf.function(train)\n"
+    assert diagnose(recording(twice, host=5, traces=again))[0].source == at(5)
 
 
 def test_it_may_be_made_in_a_function_that_a_loop_calls() -> None:
@@ -291,3 +302,19 @@ def test_tapes_of_many_objects_are_kept_though_more_were_made() -> None:
     kept = tape(made=60, most_alive=13)._replace(source=at(3), persistent=True)
     found = diagnose(recording(code, device=10, tapes=(kept,)))
     assert (found[0].id, found[0].source) == ("tapes-kept", at(3))
+
+
+ACTOR_AND_CRITIC = (
+    "for step in range(20):\n    with tf.GradientTape(persistent=True) as tape:\n        value = critic(actor(x))\n"
+    "        first = tape.gradient(value, actor)\n        second = tape.gradient(value, critic)\n"
+)
+
+
+def test_two_gradients_of_one_turn_are_one_step_and_both_have_to_leave_the_tape() -> None:
+    run = recording(ACTOR_AND_CRITIC, device=5, census=census(held("tensor", "", 20, 100, 4)))
+    steps = tuple(step._replace(source=at(4 + i % 2)) for i, step in enumerate(run.steps))
+    backward = detail([(site("MatMul", 5), "temporaries", 60, 30, 80, "(9, 9)")], step=1)
+    inside = tape(most_steps=3, gradients_inside=20)._replace(source=at(2))
+    found = diagnose(replace(run, steps=steps, details=(backward,), tapes=(inside,)))
+    assert "tape-spans-steps" not in {f.id for f in found}
+    assert next(f for f in found if f.id == "gradient-inside-tape").source == at(4)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import called_in_loop, is_worth, per_step, rss_at, unexplained
 from lowtide.diagnose.origins import is_handed_out, made_for
-from lowtide.diagnose.syntax import dotted
+from lowtide.diagnose.syntax import dotted, last_name
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Constant, Recording, Trace
@@ -57,14 +57,25 @@ def _retraced(recording: Recording, again: Sequence[Trace]) -> Finding:
 
 
 def _signature(recording: Recording, defined: Source | None) -> Source | None:
-    """The decorator that says what shapes may be, and so lets each be another trace; None where it says nothing."""
+    """Where it is said what shapes may be: a decorator that says something of it, or the call that makes the
+    tf.function; None for a bare decorator."""
     file = read_code(recording).file(defined.file) if defined else None
     function = file.function_at(defined.line) if file and defined else None
+    if file is None or function is None:
+        return None
     for decorator in getattr(function, "decorator_list", ()):
         words = {keyword.arg for keyword in decorator.keywords} if isinstance(decorator, ast.Call) else set()
-        if file and words & {"input_signature", "reduce_retracing"}:
+        if words & {"input_signature", "reduce_retracing"}:
             return Source(file.name, decorator.lineno)
-    return None
+    making = [node for node in file.nodes() if isinstance(node, ast.Call) and _makes(node, function)]
+    return Source(file.name, making[0].lineno) if len(making) == 1 else None
+
+
+def _makes(call: ast.Call, function: ast.AST) -> bool:
+    """Whether it is `tf.function(function, ...)`."""
+    if dotted(call.func) not in ("tf.function", "tensorflow.function") or not call.args:
+        return False
+    return call.args[0] is function or last_name(call.args[0]) == getattr(function, "name", None)
 
 
 _VALUE, _OBJECT, _KEYS, _SHAPE = "a new Python value", "a new object", "a dict with new keys", "a new shape or dtype"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from lowtide.diagnose.code import PUTS, read_code
 from lowtide.diagnose.evidence import grown, is_worth, last_census, likeliest, line_that_keeps, per_step
@@ -91,15 +91,23 @@ def _of_each_step(recording: Recording, tape: Tape, size: int) -> int | None:
 
 
 def _steps_a_turn(recording: Recording, tape: Tape) -> int:
-    """To eager code each call of a model is a step, and one turn may have several: a GAN calls its models on many lines
-    under one tape."""
-    code = read_code(recording)
-    under = code.statement(tape.source) if tape.source else None
-    lines = {step.source for step in recording.steps if step.kind == "call" and step.source}
-    if tape.source and isinstance(under, ast.With):
-        inside = {line for line in lines if line.file == tape.source.file and line.line in whole(under)}
-        lines = inside or lines
-    return max(1, len(lines))
+    """To eager code each call of a model, and each gradient, is a step, and one turn may have several: a GAN calls its
+    models on many lines under one tape, an actor and its critic have a gradient each."""
+    return max(1, *(len(_lines_of(recording, tape, kind)) for kind in ("call", "gradient")))
+
+
+def _lines_of(recording: Recording, tape: Tape, kind: str) -> set[Source]:
+    """The lines of steps of this kind: those under the tape if there are any."""
+    lines = {step.source for step in recording.steps if step.kind == kind and step.source}
+    return _under(recording, tape, lines) or lines
+
+
+def _under(recording: Recording, tape: Tape, lines: Iterable[Source]) -> set[Source]:
+    """Those of the lines that are in the block of the tape's `with`."""
+    under = read_code(recording).statement(tape.source) if tape.source else None
+    if tape.source is None or not isinstance(under, ast.With):
+        return set()
+    return {line for line in lines if line.file == tape.source.file and line.line in whole(under)}
 
 
 def _runs_steps(recording: Recording, tape: Tape) -> Source | None:
@@ -140,9 +148,12 @@ def gradient_inside(recording: Recording) -> Iterator[Finding]:
 
 
 def _gradient_line(recording: Recording, tape: Tape) -> Source | None:
+    """Of several under the tape, the first: all have to leave it."""
     code = read_code(recording)
-    span = [line for line, _ in code.calls(".gradient", ".jacobian") if code.in_loop(line)]
-    return span[0] if len(span) == 1 else None
+    calls = [line for line, _ in code.calls(".gradient", ".jacobian")]
+    inside = sorted(_under(recording, tape, calls), key=lambda line: line.line)
+    repeated = [line for line in calls if code.in_loop(line)]
+    return inside[0] if inside else repeated[0] if len(repeated) == 1 else None
 
 
 def _backward(recording: Recording) -> tuple[Source | None, int]:
