@@ -8,7 +8,7 @@ import pytest
 
 from lowtide.diagnose import ADVICE, PROBLEM, diagnose
 from lowtide.diagnose.code import Code
-from lowtide.record import Data, Held, Made, Recording, Stage
+from lowtide.record import Data, Held, HostSplit, Made, Recording, Stage
 from tests.diagnose.examples import FILE, MIB, at, census, detail, held, recording, site, tape, traces
 
 
@@ -290,11 +290,12 @@ def test_a_larger_model_that_came_instead_of_another_is_no_leak() -> None:
     assert found(small, small._replace(time=20.0), large) == {"models-never-freed"}
 
 
-def test_a_buffer_that_each_source_of_an_interleave_has_is_named_where_it_is_asked_for() -> None:
-    code = "def read(f):\n    return rows(f).prefetch(10)\nds = files.interleave(read, cycle_length=16)\n"
+@pytest.mark.parametrize("asked", ["prefetch", "shuffle"])
+def test_a_buffer_that_each_source_of_an_interleave_has_is_named_where_it_is_asked_for(asked: str) -> None:
+    code = f"def read(f):\n    return rows(f).{asked}(10)\nds = files.interleave(read, cycle_length=16)\n"
     open_sources = Stage(2.0, 1, 0, "Interleave", at(3), 300 * MIB, 160)
     found = diagnose(recording(code, stages=(open_sources,)))
-    assert [(f.id, f.source) for f in found] == [("prefetch-buffer", at(2))]
+    assert [(f.id, f.source) for f in found] == [(f"{asked}-buffer", at(2))]
 
 
 def test_tapes_of_many_objects_are_kept_though_more_were_made() -> None:
@@ -318,3 +319,52 @@ def test_two_gradients_of_one_turn_are_one_step_and_both_have_to_leave_the_tape(
     found = diagnose(replace(run, steps=steps, details=(backward,), tapes=(inside,)))
     assert "tape-spans-steps" not in {f.id for f in found}
     assert next(f for f in found if f.id == "gradient-inside-tape").source == at(4)
+
+
+TRIMMED = (
+    "seen = []\nfor step in range(20):\n    if len(seen) >= LIMIT:\n        seen.pop(0)\n    seen.append(f(x))\n"
+)
+
+
+@pytest.mark.parametrize("taking", ["seen.pop(0)", "del seen[0]", "seen = seen[1:]"])
+def test_a_list_that_is_trimmed_when_it_is_full_has_an_end(taking: str) -> None:
+    row = held("tensor", "seen (list of 20, global of train.py)", 20, 100, 5)
+    trimmed = TRIMMED.replace("seen.pop(0)", taking)
+    (found,) = diagnose(recording(trimmed, device=5, census=census(row)))
+    assert (found.id, found.severity, found.source) == ("tensors-kept", ADVICE, at(5))
+    another = TRIMMED.replace("seen.pop(0)", "other.pop(0)")
+    assert diagnose(recording(another, device=5, census=census(row)))[0].severity == PROBLEM
+
+
+def test_a_deque_of_no_length_has_no_end() -> None:
+    row = held("array", "memory (deque of 20, global of train.py)", 20, 200)
+    code = REPLAY.replace("maxlen=20", "maxlen=None")
+    assert diagnose(recording(code, host=10, census=census(row)))[0].source == at(1)
+
+
+def test_what_a_comprehension_is_still_collecting_is_named_there() -> None:
+    code = (
+        "def gradients(x):\n    return tape.gradient(loss(x), w)\ndef accumulate(parts):\n"
+        "    return mean([gradients(x) for x in parts])\naccumulate(batches)\n"
+    )
+    row = held("tensor", "", 10, 200, 2)
+    (found,) = diagnose(recording(code, line=2, census=(row._replace(time=9.0),)))
+    assert (found.id, found.severity, found.source) == ("tensors-kept", ADVICE, at(4))
+    assert not diagnose(recording(code.replace("gradients(x) for", "loss(x) for"), line=2, census=(row,)))
+
+
+def test_pages_of_files_are_no_growth_of_the_process() -> None:
+    code = "for step in range(20):\n    train(mapped[step])\n"
+    run = recording(code, host=10)
+    assert diagnose(run)[0].id == "host-growth"
+    read = tuple(HostSplit(s.stop, i, 0, {"libraries": i * 10 * MIB}) for i, s in enumerate(run.steps))
+    assert not diagnose(replace(run, splits=read))
+
+
+def test_a_layer_that_the_script_calls_itself_is_named_where_it_does() -> None:
+    code = "head = Dense(16000)\nfor step in range(20):\n    logits = head(h)[:, -1]\n"
+    wide = detail([(site("MatMul", 1, layer="head"), "temporaries", 300, 10, 60, "(3200, 16000)")])
+    called = recording(code, kind="call", line=3, details=(wide,))
+    by_itself = replace(called, steps=tuple(step._replace(name="head") for step in called.steps))
+    assert diagnose(by_itself)[0].source == at(3)
+    assert diagnose(called)[0].source == at(1), "a model's call has many layers"

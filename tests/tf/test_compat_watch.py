@@ -324,3 +324,26 @@ OPENING = """
 @pytest.mark.parametrize("session", [False, True])
 def test_when_devices_open_is_told_once(session: bool) -> None:
     assert run_script(OPENING.format(session=session)) == [[], [True, True], [True, True, "now"]]
+
+
+UNDER_A_TAPE = """
+    import json
+    import tensorflow as tf
+    from lowtide.tf import profile
+    from lowtide.tf.compat_watch import without_output_suffix
+
+    table = tf.Variable(tf.ones((300, 8)))
+    look_up = tf.function(lambda ids: tf.one_hot(ids, 300, name="picked") @ table)
+
+    def forward():
+        with tf.GradientTape():
+            return look_up(tf.range(1000))
+
+    forward()
+    names = [event.op for event in profile.memory_events(forward) if event.requested >= 4 * 300 * 1000]
+    print(json.dumps({"ran": names, "traced": [without_output_suffix(name) for name in names]}))
+"""
+
+
+def test_what_a_function_returns_under_a_tape_runs_by_another_name() -> None:
+    assert run_script(UNDER_A_TAPE) == {"ran": ["picked_0"], "traced": ["picked"]}

@@ -20,7 +20,9 @@ from lowtide.diagnose.syntax import (
     given_to_results,
     head,
     is_among,
+    is_counted,
     is_small,
+    is_taken_from,
     last_name,
     other_names,
     reads,
@@ -185,6 +187,23 @@ class Code:
         """Whether a live line takes something out of the queue `name`: one that only fills is a list."""
         taken = [call.func for _, call in self.calls(".get", ".get_nowait")]
         return any(isinstance(func, ast.Attribute) and last_name(func.value) == name for func in taken)
+
+    def trims(self, name: str) -> bool:
+        """Whether a live line asks how much `name` holds and then takes something out of it."""
+        return any(
+            isinstance(node, ast.If | ast.While) and is_counted(name, node.test) and is_taken_from(name, node)
+            for file in self.files()
+            for node in file.nodes()
+        )
+
+    def comprehended_at(self, line: Source) -> Source | None:
+        """The comprehension that calls, for each of its parts, the function which the line is in."""
+        file = self.file(line.file)
+        function = file.enclosing(line.line) if file is not None else None
+        if file is None or function is None:
+            return None
+        calling = [call.lineno for call in file.each if last_name(call.func) == function.name]
+        return Source(file.name, calling[0]) if len(calling) == 1 else None
 
     def adds_to_itself(self, *calls: str) -> list[Source]:
         """Live lines that give a name what one of these calls makes of it and more: `x = tf.concat([x, y], 0)`."""

@@ -98,7 +98,7 @@ def on_host(recording: Recording) -> Iterator[Finding]:
     outside = _outside_device(recording)
     if _few_steps(recording) or not host_goes_on(outside):
         return
-    found = rise(outside, "rss_bytes") - arrays_explain(recording)
+    found = rise(outside, "rss_bytes") - arrays_explain(recording) - _pages_of_files(recording)
     if not main_steps(recording):
         found = min(found, unexplained(recording))  # RSS rises as a program warms up: its heap has to, too
     if not is_worth(recording, found, NOTABLE) or _retained(recording) > found / 2:
@@ -126,6 +126,16 @@ def on_host(recording: Recording) -> Iterator[Finding]:
         "Python objects, graphs or closures pile up: `lowtide run --host tracemalloc` names the lines that allocate",
         per_step(recording, found), "", found,
     )  # fmt: skip
+
+
+def _pages_of_files(recording: Recording) -> int:
+    """By how many pages of files RSS rose since the first step: they are there while nobody else wants them."""
+    steps = main_steps(recording)
+    begun = steps[0][1].stop if steps else 0.0
+    if not recording.splits:
+        return 0
+    first = min(recording.splits, key=lambda split: abs(split.time - begun))
+    return max(0, recording.splits[-1].parts["libraries"] - first.parts["libraries"])
 
 
 WARM_UP = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
@@ -49,6 +50,8 @@ def _piles(recording: Recording, known: set[tuple[str, str]]) -> Iterator[Findin
         form = row.kind, row.example
         if row.kind in ("tensor", "array") and row.objects >= PILE and form not in known and is_users(row.holder):
             piles[form] = max(row, piles.get(form, row), key=lambda r: r.bytes)
+        elif row.kind == "tensor" and row.objects >= PILE and form not in known and not row.holder:
+            yield from _collected(recording, row)
     for row in piles.values():
         if 0 < row.viewed_bytes * PINS <= row.bytes and is_worth(recording, row.bytes - row.viewed_bytes, PINNED):
             yield _finding(recording, Grown(row, row.objects, row.bytes, 0, 0))
@@ -61,6 +64,19 @@ def _piles(recording: Recording, known: set[tuple[str, str]]) -> Iterator[Findin
                 f"{row.kind}s-kept", ADVICE, f"{row.objects} {row.kind}s of {row.example} are held at once",
                 row.bytes, source, code.text(source), fix, None, row.holder, row.bytes - row.bytes // row.objects,
             )  # fmt: skip
+
+
+def _collected(recording: Recording, row: Held) -> Iterator[Finding]:
+    """Nobody holds them by name: a comprehension that has not come to its end holds what it has made so far."""
+    code = read_code(recording)
+    line = code.comprehended_at(row.made) if row.made else None
+    if line is not None and is_worth(recording, row.bytes, HELD):
+        yield Finding(
+            "tensors-kept", ADVICE,
+            f"{row.objects} tensors of {row.example} are held at once, by what this line collects",
+            row.bytes, line, code.text(line), "add each to a sum when it is made, or use it and let it go", None, "",
+            row.bytes - row.bytes // row.objects,
+        )  # fmt: skip
 
 
 def _is_leak(recording: Recording, found: Grown) -> bool:
@@ -108,7 +124,7 @@ def _finding(recording: Recording, found: Grown) -> Finding:
     else:
         title = f"{many} are kept, {found.objects} more since the run warmed up"
         fix = _fix(row.holder, row.kind)
-        if BOUNDED in row.holder:
+        if _has_an_end(read_code(recording), row):
             title = f"{many} are kept in a container that has an end"
             source, fix = _made_floats(read_code(recording), row, source) or (source, fix)
         elif endless := _without_end(read_code(recording), row):
@@ -116,7 +132,7 @@ def _finding(recording: Recording, found: Grown) -> Finding:
         if row.objects == 1:
             title = f"one {plural.removesuffix('s')} is added to in every step: {row.example} by now"
         saving = found.bytes
-    severity = ADVICE if BOUNDED in row.holder and not pins else PROBLEM
+    severity = ADVICE if _has_an_end(read_code(recording), row) and not pins else PROBLEM
     return Finding(
         "view-pins-buffer" if pins else f"{row.kind}s-kept", severity, title, found.bytes, source,
         read_code(recording).text(source), fix, found.per_step or None, row.holder, saving,
@@ -132,9 +148,19 @@ _ENDLESS = {
 """By what they are called: how many arguments say where the end is, the last one's name, and how to have one."""
 
 
+def _is_said(end: ast.expr) -> bool:
+    """`maxlen=None` and `maxsize=0` say no end."""
+    return not isinstance(end, ast.Constant) or bool(end.value)
+
+
+def _has_an_end(code: Code, row: Held) -> bool:
+    """Whether what holds them lets old ones go when it is full: by itself, or by the user's code."""
+    return BOUNDED in row.holder or any(code.trims(name) for name in names_in(row.holder))
+
+
 def _made_floats(code: Code, row: Held, kept_at: Source | None) -> tuple[Source, str] | None:
     """The line that makes floats of what a container that has an end is given; and what to do instead."""
-    if kept_at is None or BOUNDED not in row.holder:
+    if kept_at is None or not _has_an_end(code, row):
         return None
     line = widened_for(code, kept_at, row.example.partition(" ")[0])
     return (line, "keep them as they came (`uint8`, say); make floats of a batch when it is used") if line else None
@@ -148,7 +174,7 @@ def _without_end(code: Code, row: Held) -> tuple[Source, str] | None:
     for name, line in made:
         for call in calls_in(code.statement(line)):
             arguments, named, fix = _ENDLESS.get(last_name(call.func), (0, "", ""))
-            bounded = len(call.args) >= arguments or any(k.arg == named for k in call.keywords)
+            bounded = len(call.args) >= arguments or any(k.arg == named and _is_said(k.value) for k in call.keywords)
             if not bounded and (named == "maxlen" or code.takes_from(name)):
                 return line, fix
     return None

@@ -68,7 +68,7 @@ def _by_line(recording: Recording, detail: Detail) -> Iterator[Finding]:
     most = is_worth(recording, size, SOME) and size > HALF * detail.peak_bytes
     if most or is_worth(recording, size, NOTABLE):
         largest, shape = _largest(detail, source)
-        line = blamed_caller(read_code(recording), source) or source
+        line = blamed_caller(read_code(recording), source) or _layers_call(recording, detail, source) or source
         yield Finding(
             "peak-by-line", ADVICE,
             f"this line has {size / max(1, detail.peak_bytes):.0%} of the device's peak, {shape} the largest of it",
@@ -78,6 +78,13 @@ def _by_line(recording: Recording, detail: Detail) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield from _by_function(recording, detail, forward)
+
+
+def _layers_call(recording: Recording, detail: Detail, source: Source) -> Source | None:
+    """Where the script itself calls the one layer that a line makes."""
+    layers = {site.layer for site in detail.sites if site.source == source and site.mode == "eager"}
+    calls = {step.source for step in recording.steps if step.kind == "call" and step.name in layers and step.source}
+    return calls.pop() if len(layers) == len(calls) == 1 else None
 
 
 def _by_function(recording: Recording, detail: Detail, sizes: Counter[Source]) -> Iterator[Finding]:

@@ -29,9 +29,9 @@ def buffers(recording: Recording) -> Iterator[Finding]:
             if is_worth(recording, size, NOTABLE):
                 tuned = id_ in TUNED and "AUTOTUNE" in read_code(recording).text(source)
                 kind = ("autotune-buffers", TUNED_FIX) if tuned else (id_, fix)
-                inner = _prefetched_inside(recording, source) if name == "interleave" else None
+                inner = _buffered_inside(recording, source) if name == "interleave" else None
                 if inner is not None:
-                    kind, source = ("prefetch-buffer", "each open source has this buffer: prefetch after it"), inner
+                    kind, source = inner
                 yield _buffer(recording, *kind, source, size, elements)
 
 
@@ -66,12 +66,17 @@ def _open_sources(recording: Recording) -> dict[Source, tuple[int, int]]:
     return found
 
 
-def _prefetched_inside(recording: Recording, interleave: Source | None) -> Source | None:
-    """The one line, in the function of an interleave, that prefetches: for each of its open sources."""
+def _buffered_inside(recording: Recording, interleave: Source | None) -> tuple[tuple[str, str], Source] | None:
+    """The one line in the function of an interleave that has a buffer for each open source, and what to say of it."""
     code = read_code(recording)
     spans = [span for line, span in _sources_of_interleaves(code) if line == interleave]
-    lines = [line for line, _ in code.calls(".prefetch") if any(line.line in span for span in spans)]
-    return lines[0] if len(lines) == 1 else None
+    found = [
+        ((id_, f"each open source has this buffer: {name} after the interleave, once"), line)
+        for name, id_ in (("prefetch", "prefetch-buffer"), ("shuffle", "shuffle-buffer"))
+        for line, _ in code.calls(f".{name}")
+        if any(line.line in span for span in spans)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _sources_of_interleaves(code: Code) -> Iterator[tuple[Source, Span]]:

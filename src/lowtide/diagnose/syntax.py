@@ -99,6 +99,28 @@ def is_among(name: str, value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id == name
 
 
+_TAKE_OUT = frozenset({"pop", "popleft", "popitem", "remove", "clear"})
+
+
+def is_counted(name: str, test: ast.expr) -> bool:
+    """Whether a condition asks for the length of what `name` holds."""
+    counts = [call for call in calls_in(test) if dotted(call.func) == "len" and call.args]
+    return any(last_name(call.args[0]) == name for call in counts)
+
+
+def is_taken_from(name: str, node: ast.AST) -> bool:
+    """Whether something is taken out of `name` inside a node: by a method, `del`, or a piece of it put in its place."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _TAKE_OUT:
+            if last_name(part.func.value) == name:
+                return True
+        elif isinstance(part, ast.Delete) and any(last_name(to) == name and depth(to) for to in part.targets):
+            return True
+        elif isinstance(part, ast.Assign) and is_cut(part.value) and last_name(part.value) == name:
+            return any(last_name(to) == name for to in part.targets)
+    return False
+
+
 _JOINS = frozenset({"concatenate", "stack", "vstack", "hstack", "append", "array"})
 _REPEATS = frozenset({"repeat", "tile"})
 

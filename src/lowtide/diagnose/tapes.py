@@ -72,7 +72,7 @@ def _held_by_tapes(recording: Recording) -> int:
 def spans_steps(recording: Recording) -> Iterator[Finding]:
     """One tape records several steps: an epoch, a validation."""
     for tape in recording.tapes:
-        if tape.most_steps >= MANY * _steps_a_turn(recording, tape):
+        if tape.most_steps - _own_gradients(recording, tape) >= MANY * _steps_a_turn(recording, tape):
             size = _held_by_tapes(recording) or _rise(recording)
             if is_worth(recording, size):
                 source = _runs_steps(recording, tape) or _not_differentiated(recording, tape) or tape.source
@@ -88,6 +88,14 @@ def _of_each_step(recording: Recording, tape: Tape, size: int) -> int | None:
     """What one of the run's steps adds while the tape records."""
     steps = min(tape.most_steps, step_count(recording))
     return round(size / steps) if steps else None
+
+
+def _own_gradients(recording: Recording, tape: Tape) -> int:
+    """Gradients that each tape is asked for while it records: no steps under it, unless its block goes round."""
+    under = read_code(recording).statement(tape.source) if tape.source else None
+    if under is None or any(isinstance(part, ast.For | ast.While) for part in ast.walk(under)):
+        return 0
+    return tape.gradients_inside // max(1, tape.made)
 
 
 def _steps_a_turn(recording: Recording, tape: Tape) -> int:

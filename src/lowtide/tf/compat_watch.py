@@ -355,3 +355,11 @@ def eager_handle(variable: Any) -> Any:
     """The handle of a variable that eager code made; None for one of a v1 graph."""
     handle = getattr(variable, "_handle", None)
     return handle if type(handle) is ops.EagerTensor else None
+
+
+def without_output_suffix(op: str) -> str:
+    """The name that an op was traced by: one whose result a function returns as it is runs with `_0` behind its own.
+
+    The outputs of a function take the names of what they return. Under a tape these are all that the way back needs.
+    """
+    return op.removesuffix("_0")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from lowtide.ops import Act, rule_of
 from lowtide.program import Source
 from lowtide.record import Constant
+from lowtide.tf import compat_watch
 from lowtide.tf.graphs import CONTROL, edges
 from lowtide.tf.labels import Label, Labels, LayerNames, without_calls
 from lowtide.tf.phases import phases
@@ -151,6 +152,11 @@ class KnownGraphs:
         return known[1]
 
 
+def _traced_names(name: str) -> tuple[str, str]:
+    """Names that an op which ran by this one may have been traced by, the likelier first."""
+    return name, compat_watch.without_output_suffix(name)
+
+
 class Finder:
     def __init__(self, tables: list[GraphNodes], layers: LayerNames) -> None:
         self._tables, self._layers = tables, layers
@@ -159,11 +165,12 @@ class Finder:
     def node(self, name: str, roughly: bool = False) -> Node:
         """`roughly`: see `Labels.of`."""
         if (name, roughly) not in self._found:
-            self._found[name, roughly] = self._exact(name, roughly) or self._near(without_calls(name), roughly)
+            exact = (self._exact(traced, roughly) for traced in _traced_names(name))
+            self._found[name, roughly] = next(filter(None, exact), None) or self._near(without_calls(name), roughly)
         return self._found[name, roughly]
 
     def knows(self, name: str) -> bool:
-        return any(name in table for table in self._tables)
+        return any(traced in table for traced in _traced_names(name) for table in self._tables)
 
     def _exact(self, name: str, roughly: bool) -> Node | None:
         parts = name.split("/")
