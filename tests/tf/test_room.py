@@ -39,6 +39,10 @@ def a_map(pieces: int = 1, used: int = 512) -> tuple[Chunk, ...]:
 
 @pytest.fixture
 def room() -> Room:
+    return a_room()
+
+
+def a_room() -> Room:
     program = step()
     timeline = Steps(program, BATCH).timeline_in(a_map())
     plan: Any = SimpleNamespace(program=program, timeline=timeline, budget=BUDGET)
@@ -61,6 +65,19 @@ def test_what_has_come_is_seen_in_time(room: Room, monkeypatch: pytest.MonkeyPat
     assert not any(looks(room, a_map(), monkeypatch) for _ in range(3))
     assert not looks(room, a_map(used=MIB), monkeypatch)
     assert looks(room, a_map(used=9 * MIB), monkeypatch)
+
+
+def test_a_little_more_than_ever_before_is_looked_at_too(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less than half a batch more each time: at the first that does not do, that is seen."""
+    assert not looks(room, a_map(), monkeypatch)
+    for used in range(MIB, 9 * MIB, MIB // 4):
+        another = a_room()
+        assert not looks(another, a_map(), monkeypatch)
+        refused = looks(another, a_map(used=used), monkeypatch)
+        assert looks(room, a_map(used=used), monkeypatch) == refused
+        if refused:
+            return
+    pytest.fail("none was too much")
 
 
 def test_free_space_in_pieces_is_seen_where_as_much_is_in_use(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

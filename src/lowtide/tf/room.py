@@ -21,8 +21,10 @@ FIRST_STEPS = 8
 """The map is looked at before each of these; then when more or less is in use than ever before, and now and then."""
 SHARE = 0.01
 """Of the time: what looking now and then may take."""
-A_LITTLE = 0.0003
-"""Of the budget: so much more in use, or so much less in the largest piece, is replayed; or half a batch."""
+SMALL_PIECE = 0.0005
+"""Of the budget: free pieces of less do not tell one map from another."""
+MOST_KNOWN = 32
+"""Maps that are kept as known to do."""
 
 
 class Room:
@@ -31,14 +33,14 @@ class Room:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._batch_bytes = sum(plan.program.argument_bytes(plan.timeline.batch))
-        self._notable = max(self._batch_bytes // 2, int(A_LITTLE * plan.budget))
-        self._most = plan.timeline.chunk_resident  # in use before a step: with no more, it goes through
-        self._least = plan.budget  # bytes of the largest free piece: with no less, it does
+        self._most = plan.timeline.chunk_resident  # in use before a step that was found to go through
+        self._trusted = 0  # in use: up to here there is no better plan, whatever the map says
+        self._known: list[tuple[int, ...]] = []  # free pieces, the largest first, with which it was found to do
         self._usual: set[int] = set()
         self._looks, self._again_at = 0, 0.0
         self.has_run = False  # the plan's step, since it was planned
         self._steps: Steps | None = None
-        self._beside: tuple[int, float] | None = None
+        self._beside = 0  # the worst of PIPELINES that it goes beside, when it was first looked at
 
     @classmethod
     def of(cls, plan: Plan | None) -> Room | None:
@@ -55,28 +57,44 @@ class Room:
         if not self.has_run:
             return False  # as it was planned: what it sets apart is not there yet
         began = perf_counter()
-        if self._looks >= FIRST_STEPS and in_use in self._usual and began < self._again_at:
+        if in_use <= self._trusted or (
+            self._looks >= FIRST_STEPS and in_use in self._usual and began < self._again_at
+        ):
             return False
         self._looks += 1
         self._usual.add(in_use)
-        chunks = profile.chunks() or ()
-        largest = max((chunk.bytes for chunk in chunks if not chunk.in_use), default=0)
+        goes = self._goes(profile.chunks() or (), crowded=in_use > self._most)
         self._again_at = perf_counter() + (perf_counter() - began) / SHARE
-        if in_use <= self._most and largest >= self._least:
-            return False
-        self._most = max(self._most, in_use + self._notable)
-        self._least = min(self._least, largest - self._notable)
-        return not self._goes(chunks)
+        if goes:
+            self._most = max(self._most, in_use)
+        return not goes
 
-    def _goes(self, chunks: Sequence[Chunk]) -> bool:
-        """Beside the worst pipeline that it goes beside at first: some plans are for those whose batches come early."""
+    def _goes(self, chunks: Sequence[Chunk], crowded: bool) -> bool:
+        """Beside the worst pipeline that it goes beside at first: some plans are for those whose batches come early. If
+        no more is in use than before, the data may be at its end, and batches that come early are enough."""
+        pieces = self._pieces(chunks)
+        if not crowded and any(_does_as_well(pieces, known) for known in self._known):
+            return True
         steps = self._steps = self._steps or Steps(self._plan.program, self._plan.timeline.batch)
-        for fewer, early in (self._beside,) if self._beside else PIPELINES:
+        for number, (fewer, early) in list(enumerate(PIPELINES))[self._beside :]:
             if steps.goes_on_beside_a_pipeline(chunks, BATCHES_AHEAD - fewer, early):
-                self._beside = fewer, early
+                self._beside = self._beside if self._known else number
+                self._known = [*self._known[1 - MOST_KNOWN :], pieces]
                 return True
+            if crowded and self._known:
+                return False
         return False
+
+    def _pieces(self, chunks: Sequence[Chunk]) -> tuple[int, ...]:
+        least = SMALL_PIECE * self._plan.budget
+        free = (chunk.bytes for chunk in chunks if not chunk.in_use)
+        return tuple(sorted((size for size in free if size >= least), reverse=True))
 
     def trust_up_to(self, in_use: int) -> None:
         """Look no more unless so much is in use."""
-        self._most, self._least = in_use, 0
+        self._trusted = in_use
+
+
+def _does_as_well(pieces: tuple[int, ...], known: tuple[int, ...]) -> bool:
+    """Whether there is a free piece for each that was free then, and as large."""
+    return len(pieces) >= len(known) and all(now >= then for now, then in zip(pieces, known, strict=False))
