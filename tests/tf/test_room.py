@@ -70,7 +70,7 @@ def test_what_has_come_is_seen_in_time(room: Room, monkeypatch: pytest.MonkeyPat
 def test_a_little_more_than_ever_before_is_looked_at_too(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """Less than half a batch more each time: at the first that does not do, that is seen."""
     assert not looks(room, a_map(), monkeypatch)
-    for used in range(MIB, 9 * MIB, MIB // 4):
+    for used in range(MIB, 9 * MIB, MIB // 8):
         another = a_room()
         assert not looks(another, a_map(), monkeypatch)
         refused = looks(another, a_map(used=used), monkeypatch)
