@@ -220,9 +220,10 @@ def fit_target(
     target: str, arguments: Sequence[str], budget: str, seconds: float, on_plan: Callable[[dict[str, Any]], None]
 ) -> int:
     """Run a script with its training step planned for `budget`; returns the script's exit code."""
-    from lowtide.tf.child import capture_target
+    from lowtide.tf.child import capture_target, require_script
     from lowtide.tf.child import fit_target as fit
 
+    require_script(target)
     if is_share(budget):
         program = capture_target(target, arguments).program
         limit = _bytes_of(budget, program, program.batch)

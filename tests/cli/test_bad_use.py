@@ -164,3 +164,34 @@ def test_options_after_the_script_are_the_scripts_own() -> None:
     options = parser().parse_args(["predict", "--json", "train.py", "--batch", "x", "--help", "-v"])
     assert options.arguments == ["--batch", "x", "--help", "-v"]
     assert options.batch is None
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("--bugdet", "--budget"), ("--secnods=3", "--seconds")])
+def test_an_option_that_is_not_there_is_named_and_one_like_it(
+    capsys: pytest.CaptureFixture[str], typo: str, meant: str
+) -> None:
+    line = refused(capsys, "fit", typo, "80%", "train.py")
+    assert f"no such option: {typo.partition('=')[0]} (did you mean {meant}?)" in line
+
+
+def test_an_option_after_the_target_is_the_targets_own(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "fit", "--seconds", "3", "train.py", "--budget", "80%")
+    assert "--budget comes before the target: what follows train.py is its own" in line
+
+
+@pytest.mark.parametrize("budget", ["80%", "900MiB"])
+def test_fit_takes_a_script_only(capsys: pytest.CaptureFixture[str], tmp_path: Path, budget: str) -> None:
+    module = tmp_path / "models.py"
+    module.touch()
+    assert "is a factory" in refused(capsys, "fit", "--budget", budget, f"{module}:make")
+    assert "is a saved model" in refused(capsys, "fit", "--budget", budget, "model.keras")
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_help_fits_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert not [line for line in capsys.readouterr().out.splitlines() if len(line) > 80]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -30,3 +31,38 @@ def test_sigterm_is_the_scripts_affair(command: list[str], code: int, tmp_path: 
     out, _ = run.communicate()
     assert "saved" in out
     assert run.returncode == code
+
+
+TRAINS = """
+import keras, numpy
+model = keras.Sequential([keras.Input((64,)), *(keras.layers.Dense(64, activation="gelu") for _ in range(40))])
+model.compile("adam", "mse")
+model.fit(numpy.zeros((64, 64), "float32"), numpy.zeros((64, 64), "float32"), verbose=0)
+"""
+
+
+def interrupted(command: list[str], script: str, when: str, folder: Path) -> tuple[int, list[str]]:
+    """The exit code, and what is said after the interrupt, which all processes hear of as from a terminal."""
+    (folder / "script.py").write_text(script)
+    whole = [sys.executable, "-m", "lowtide.cli.main", *command, "script.py"]
+    run = subprocess.Popen(
+        whole, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    assert run.stdout is not None
+    assert any(line.startswith(when) for line in run.stdout)
+    os.killpg(run.pid, signal.SIGINT)
+    out, _ = run.communicate()
+    return run.returncode, out.splitlines()
+
+
+def test_an_interrupt_while_planning_is_told_in_a_line(tmp_path: Path) -> None:
+    code, said = interrupted(["fit", "--budget", "100MiB"], TRAINS, "lowtide: planning", tmp_path)
+    assert (code, said) == (130, ["lowtide: interrupted"])
+
+
+@pytest.mark.parametrize("command", [["fit", "--budget", "100MiB"], ["predict"]])
+def test_an_interrupt_while_the_script_runs_shows_at_most_its_own_lines(command: list[str], tmp_path: Path) -> None:
+    code, said = interrupted(command, WAITS, "ready", tmp_path)
+    assert code == 130
+    assert not [line for line in said if "lowtide/tf/" in line]
+    assert said[-1] == ("KeyboardInterrupt" if command[0] == "fit" else "lowtide: interrupted")

@@ -17,12 +17,13 @@ DESCRIPTION = (
     "TensorFlow's allocator is given the budget and no more."
 )
 EPILOG = """\
-The target is a script here; `lowtide plan` also takes module.py:factory and model.keras. Options go before the
-script; everything after it is the script's own. For a percentage the script is first run up to its first step.
+The target is a script here; `lowtide plan` also takes module.py:factory and
+model.keras. Options go before the script; everything after it is the script's
+own. For a percentage the script is first run up to its first step.
 
 examples:
   lowtide fit --budget 900MiB train.py
-  lowtide fit --budget 80% train.py --epochs 3      80 % of what plain TensorFlow would need
+  lowtide fit --budget 80% train.py --epochs 3    of what plain TensorFlow needs
 """
 
 

@@ -35,8 +35,8 @@ DESCRIPTION = (
     "a few steps. The recording stays in a file, whatever becomes of the script."
 )
 EPILOG = """\
-Options go before the script; everything after it is the script's own. The exit code is the script's, or
-3 when something of --fail-on was found.
+Options go before the script; everything after it is the script's own. The exit
+code is the script's, or 3 when something of --fail-on was found.
 
 target:
   train.py            a script
@@ -47,7 +47,7 @@ examples:
   lowtide run --out before.db train.py --epochs 3
   lowtide run --html train.html train.py
   lowtide run --fail-on leak,retrace,peak>2GiB train.py
-  lowtide run --host tracemalloc train.py       count Python's and NumPy's memory too, by line
+  lowtide run --host tracemalloc train.py    Python's and NumPy's memory by line
 """
 
 

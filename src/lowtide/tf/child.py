@@ -81,6 +81,15 @@ def _require_taken(target: str, arguments: Sequence[str]) -> None:
         raise BadUse(f"{target} takes no arguments, received {given!r}; options of lowtide go before the target")
 
 
+def require_script(target: str) -> None:
+    """What `fit` runs: a whole script, since it goes on after its first step."""
+    path, _, factory = target.partition(":")
+    if not Path(target).exists() and factory and Path(path).exists():
+        raise BadUse(f"{target} is a factory, and fit runs a script; use `lowtide plan` or lowtide.fit_within")
+    if path.endswith(".keras"):
+        raise BadUse(f"{target} is a saved model, and fit runs a script; use `lowtide plan` or lowtide.fit_within")
+
+
 def fit_target(
     target: str, arguments: Sequence[str], budget: int, seconds: float, on_plan: Callable[[dict[str, Any]], None]
 ) -> int:

@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import runpy
+import signal
 import sys
 import time
 import traceback
@@ -33,7 +34,7 @@ from lowtide.tf.refusals import out_of_memory
 from lowtide.tf.signals import end_with
 from lowtide.units import format_size
 
-CAPTURED, SCRIPT_FAILED = 0, 1
+CAPTURED, SCRIPT_FAILED, INTERRUPTED = 0, 1, 130
 
 
 def main(request_file: str) -> NoReturn:
@@ -51,6 +52,8 @@ def main(request_file: str) -> NoReturn:
         )
     except LowtideError as error:
         _leave(folder, error.exit_code, error=str(error))
+    except KeyboardInterrupt:
+        _leave_interrupted(folder)
     except SystemExit as error:
         if error.code in (None, 0):
             _leave(folder, NothingTrains.exit_code, error=f"{request['target']} exited before a training step")
@@ -68,13 +71,16 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
         require_file(path, "a script")
     except BadFile as error:
         _leave(folder, error.exit_code, error=str(error))
-    _import_tensorflow(folder)
-    from lowtide.tf import compat
-    from lowtide.tf.hooks import LayerSources, replace_steps
+    try:
+        _import_tensorflow(folder)
+        from lowtide.tf import compat
+        from lowtide.tf.hooks import LayerSources, replace_steps
 
-    compat.grow_allocator(request["budget"])
-    sources = LayerSources()
-    planning = _Planning(folder, request["budget"], request["seconds"], sources.lines)
+        compat.grow_allocator(request["budget"])
+        sources = LayerSources()
+        planning = _Planning(folder, request["budget"], request["seconds"], sources.lines)
+    except KeyboardInterrupt:
+        _leave_interrupted(folder)
     sys.argv = [path, *request["arguments"]]
     sys.path[0] = str(Path(path).resolve().parent)
     try:
@@ -84,6 +90,12 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
         _leave(folder, error.exit_code, error=str(error))
     except SystemExit:
         raise
+    except KeyboardInterrupt as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal and a command may both tell of it
+        if planning.interrupted:
+            _leave_interrupted(folder)
+        _print_script_traceback(error)
+        sys.exit(INTERRUPTED)
     except BaseException as error:  # noqa: BLE001  # the script's own failure, shown as Python would show it
         _print_script_traceback(error)
         if out_of_memory(type(error).__name__, str(error)):
@@ -120,6 +132,7 @@ class _Planning:
     def __init__(self, folder: Path, budget: int, seconds: float, lines: Mapping[str, Any]) -> None:
         self._folder, self._budget, self._seconds, self._lines = folder, budget, seconds, lines
         self.planned = self.refused = False
+        self.interrupted = False  # while a step was captured or planned
         self._steps: list[Any] = []
 
     def when_refused(self) -> str:
@@ -132,13 +145,24 @@ class _Planning:
         from lowtide.tf.fit import planned_model
         from lowtide.tf.trace import Seen, batch_of
 
-        return self._kept(planned_model(model, data, self._make, batch_of(data) or 1, Seen(self._lines)))
+        with self._noting_interrupts():
+            return self._kept(planned_model(model, data, self._make, batch_of(data) or 1, Seen(self._lines)))
 
     def function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         from lowtide.tf.fit import planned_function
         from lowtide.tf.trace import Seen
 
-        return self._kept(planned_function(function, arguments, options, self._make, Seen(self._lines)))
+        with self._noting_interrupts():
+            return self._kept(planned_function(function, arguments, options, self._make, Seen(self._lines)))
+
+    @contextlib.contextmanager
+    def _noting_interrupts(self) -> Iterator[None]:
+        """What is interrupted inside is work of ours, of which the script has nothing to tell."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
 
     def _kept(self, step: Any) -> Any:
         self._steps.append(step)
@@ -158,7 +182,8 @@ class _Planning:
         what = f"{len(program.ops):,} ops at batch {batch} for {format_size(self._budget)}"
         unless = "" if like is None else " unless an earlier plan will do"
         print(f"lowtide: planning {what}, about {self._seconds:.0f} s{unless} ...", file=sys.stderr, flush=True)
-        plan = make_plan_aside(program, self._budget, batch, self._seconds, ahead, like)
+        with self._noting_interrupts():
+            plan = make_plan_aside(program, self._budget, batch, self._seconds, ahead, like)
         if not self.planned:
             self.planned = True
             facts = plan_facts(plan, plain_range(program, batch))
@@ -333,6 +358,11 @@ def _print_script_traceback(error: BaseException) -> None:
     hide_our_frames(error)
     traceback.print_exception(error, file=sys.stderr)
 
+
+
+def _leave_interrupted(folder: Path) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _leave(folder, INTERRUPTED, error="interrupted")
 
 
 def _leave(folder: Path, code: int, **answer: object) -> NoReturn:
