@@ -13,6 +13,8 @@ from lowtide.simulate.step import Steps, simulate
 from lowtide.simulate.timeline import CATEGORIES, Buffer, Timeline
 
 LARGEST_BATCH = 1 << 20
+NEAR = 100
+"""Of a batch, one part of so many is near enough where the plain run, which is known roughly, sets the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +104,27 @@ def _largest_in_both_orders(program: Program, budget: int, start: int) -> int:
     """The largest batch that fits in the fixed order and, by the upper end of its range, in a plain run.
 
     A range takes long to find, so few are looked at: each time the plain run needs more than there is, as much less is
-    allowed to the fixed order.
+    allowed to the fixed order, which then need not be found to the last sample.
     """
-    allowed = budget
-    while largest := largest_batch(program, allowed, start):
+    allowed, search, within = budget, _Search(program), 1
+    while largest := search.largest(allowed, start, within):
         high = plain_range(program, largest).high
         if high <= budget:
             break
         allowed = min(allowed * budget // high, allowed - 1)
         start = max(1, largest * budget // high)
+        within = max(1, start // NEAR)
     return largest
 
 
 def fits(program: Program, batch: int, budget: int) -> bool:
     """Whether the step at `batch` needs no more than `budget` bytes, and an allocator that has no more gets through."""
-    steps = Steps(program, batch, tidy_order(program, batch))
+    return _goes_within(Steps(program, batch, tidy_order(program, batch)), budget)
+
+
+def _goes_within(steps: Steps, budget: int) -> bool:
+    if steps.most_alive > budget:
+        return False
     try:
         steps.timeline(budget)
     except OutOfMemory:
@@ -126,28 +134,50 @@ def fits(program: Program, batch: int, budget: int) -> bool:
 
 def largest_batch(program: Program, budget: int, start: int = 1) -> int:
     """The largest batch that fits, 0 when none does. `start` is a guess; a good one saves simulations."""
-    low, high = _bracket(lambda size: fits(program, size, budget), start)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fits(program, middle, budget):
-            low = middle
-        else:
-            high = middle
-    return low
+    return _Search(program).largest(budget, start)
 
 
-def _bracket(good: Callable[[int], bool], start: int) -> tuple[int, int]:
-    """(a size that is good or 0, a larger one that is not or is beyond all bounds)."""
-    step = max(1, start // 32)
-    if good(start):
-        low = start
-        while (high := low + step) <= LARGEST_BATCH and good(high):
-            low, step = high, 2 * step
-        return low, min(high, LARGEST_BATCH + 1)
-    high = start
-    while (low := high - step) > 0 and not good(low):
-        high, step = low, 2 * step
-    return max(low, 0), high
+class _Search:
+    """Looks for the largest batch where a line through what is known says it is: sizes are lines, and so are peaks,
+    nearly. Every other look is halfway, so that an allocator's accidents cannot draw it out."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._alive: dict[int, int] = {}  # a batch, and the most requested bytes that are alive at once
+        self._besides = 0  # what the allocator takes besides, where that was seen last
+
+    def largest(self, budget: int, start: int, within: int = 1) -> int:
+        """A batch that fits, while `within` more do not."""
+        low, high, guess, stride, looks = 0, LARGEST_BATCH + 1, start, max(1, start // 32), 0
+        while high - low > within:
+            guess = min(max(guess, low + 1), high - 1)
+            if self._fits(guess, budget):
+                low = guess
+            else:
+                high = guess
+            looks += 1
+            if low and high <= LARGEST_BATCH:
+                guess = self._between(low, high, budget) if looks % 2 else (low + high) // 2
+            else:
+                guess = low + stride if low else high - stride
+                stride *= 2
+        return low
+
+    def _fits(self, batch: int, budget: int) -> bool:
+        if self._alive.get(batch, 0) > budget:
+            return False
+        steps = Steps(self._program, batch, tidy_order(self._program, batch))
+        self._alive[batch] = steps.most_alive
+        if not _goes_within(steps, budget):
+            return False
+        self._besides = steps.unlimited.chunk_peak - steps.most_alive
+        return True
+
+    def _between(self, low: int, high: int, budget: int) -> int:
+        below, above = self._alive[low], self._alive[high]
+        if above <= below:
+            return (low + high) // 2
+        return low + (budget - self._besides - below) * (high - low) // (above - below)
 
 
 def largest_buffers(forecast: Forecast, count: int) -> Sequence[Buffer]:

@@ -60,7 +60,8 @@ class Steps:
         last = self._habits[0][-1]
         self._small = min(LARGEST_GAP, max(SMALLEST_GAP, _most_alive(last) // SMALL_SHARE))
         self._small_change = _small_change(last, self._small)
-        self._most_alive = _most_alive(self._habits[0][0])
+        self.most_alive = _most_alive(self._habits[0][0])
+        """Requested bytes."""
 
     def timeline(self, limit: int | None = None) -> Timeline:
         """On the allocator whose map the Program has, or an empty one, that grows up to `limit`.
@@ -69,7 +70,7 @@ class Steps:
         """
         outcomes = []
         refused = None
-        for grow in (0, self._most_alive):
+        for grow in (0, self.most_alive):
             try:
                 outcomes.append(self._worst(self.program, limit, Preparation(self._small_change, grow)))
             except OutOfMemory as error:
