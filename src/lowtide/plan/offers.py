@@ -11,6 +11,8 @@ from lowtide.program import Program
 from lowtide.simulate import Timeline, simulate
 from lowtide.units import format_size
 
+WORTH = 0.01
+"""Of the peak: what would save less is not offered."""
 MUCH = 0.1
 """Of the peak: so much beside the step is worth a word."""
 
@@ -24,9 +26,9 @@ def offers(program: Program, timeline: Timeline, room: int) -> list[str]:
     if batch := largest_batch_within(program, timeline, room):
         found.append(f"batch {batch} instead of {timeline.batch} fits")
     halved = by_category.get("activations", 0) // 2
-    if halved and not any(value.dtype in HALVES for value in program.values):
+    if halved > WORTH * timeline.peak and not any(value.dtype in HALVES for value in program.values):
         found.append(f"activations in 16 bits save about {format_size(halved)}")
-    if slots := by_category.get("optimizer state", 0):
+    if (slots := by_category.get("optimizer state", 0)) > WORTH * timeline.peak:
         found.append(f"an optimizer without slots saves up to {format_size(slots)}")
     if timeline.untouched > MUCH * timeline.peak:
         size = format_size(timeline.untouched)

@@ -278,7 +278,7 @@ class _Search:
             few = [plans[i] for i in (best, *next_best[: OF_THOSE - 1])]
             smallest = smallest_region(few, self.ahead, self.budget, max(smallest, self.budget + 1))
         room = timelines[best].chunk_peak * self.budget // smallest  # with as much to spare as the smallest budget has
-        besides = " and what the script makes besides its step" if self.limited else ""
+        besides = " (more if the script keeps tensors beside its step)" if self.limited else ""
         offered = ", ".join(offers(plans[best].program, timelines[best], room))
         return Infeasible(
             f"no plan found within {format_size(self.budget)}: the smallest budget reached is "

@@ -53,4 +53,4 @@ def curve_view(points: list[Mapping[str, Any]], smallest: Mapping[str, Any]) -> 
         bar = Text("█" * max(1, round(30 * point["share"])), style="cyan")
         table.add_row(format_size(point["budget_bytes"]), f"{point['share']:.0%}", f"{point['slowdown']:+.1%}", bar)
     last = Text(f"smallest found: {format_size(smallest['budget_bytes'])}, set by {smallest['op']}")
-    return Group(table, last)
+    return Group(table, last, Text("`lowtide fit`, whose allocator has the budget and cannot grow, may need some more"))

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from lowtide.errors import BadFile, BadUse, LowtideError, NotCapturable, NothingTrains
+from lowtide.errors import BadFile, BadUse, Infeasible, LowtideError, NotCapturable, NothingTrains
 from lowtide.program import Program, save_program
 from lowtide.program.files import require_file
 from lowtide.tf.child import LARGER
@@ -145,15 +145,28 @@ class _Planning:
         from lowtide.tf.fit import planned_model
         from lowtide.tf.trace import Seen, batch_of
 
-        with self._noting_interrupts():
+        with self._planning_a_step():
             return self._kept(planned_model(model, data, self._make, batch_of(data) or 1, Seen(self._lines)))
 
     def function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         from lowtide.tf.fit import planned_function
         from lowtide.tf.trace import Seen
 
-        with self._noting_interrupts():
+        with self._planning_a_step():
             return self._kept(planned_function(function, arguments, options, self._make, Seen(self._lines)))
+
+    @contextlib.contextmanager
+    def _planning_a_step(self) -> Iterator[None]:
+        """A refusal says so when it is not of the first step that the script trains."""
+        later = self.planned
+        try:
+            with self._noting_interrupts():
+                yield
+        except Infeasible as error:
+            if not later:
+                raise
+            what = "training went well, and then another step came: of a model that was compiled again, say"
+            raise Infeasible(f"{what}; {error}", error.smallest_bytes) from None
 
     @contextlib.contextmanager
     def _noting_interrupts(self) -> Iterator[None]:
