@@ -292,10 +292,18 @@ def test_a_larger_model_that_came_instead_of_another_is_no_leak() -> None:
 
 @pytest.mark.parametrize("asked", ["prefetch", "shuffle"])
 def test_a_buffer_that_each_source_of_an_interleave_has_is_named_where_it_is_asked_for(asked: str) -> None:
-    code = f"def read(f):\n    return rows(f).{asked}(10)\nds = files.interleave(read, cycle_length=16)\n"
-    open_sources = Stage(2.0, 1, 0, "Interleave", at(3), 300 * MIB, 160)
+    code = f"def read(f):\n    return rows(f).{asked}(40)\nds = files.interleave(read, cycle_length=16)\n"
+    open_sources = Stage(2.0, 1, 0, "Interleave", at(3), 300 * MIB, 640)
     found = diagnose(recording(code, stages=(open_sources,)))
     assert [(f.id, f.source) for f in found] == [(f"{asked}-buffer", at(2))]
+
+
+def test_many_sources_with_a_small_shuffle_each_are_too_many_sources() -> None:
+    code = "SIZE = 40\ndef read(f):\n    return rows(f).shuffle(SIZE)\nds = files.interleave(read, cycle_length=100)\n"
+    run = recording(code, stages=(Stage(2.0, 1, 0, "Interleave", at(4), 300 * MIB, 4000),))
+    assert [(f.id, f.source) for f in diagnose(replace(run, switches={FILE: {"SIZE": 40}}))] == [
+        ("interleave-buffers", at(4))
+    ]
 
 
 def test_tapes_of_many_objects_are_kept_though_more_were_made() -> None:

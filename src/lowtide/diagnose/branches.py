@@ -37,7 +37,7 @@ def _dead_in(block: list[ast.stmt], switches: dict[str, object]) -> Iterator[int
     for statement in block:
         if left:
             yield from range(whole(statement).first, whole(statement).last + 1)
-        elif isinstance(statement, ast.If) and (value := _value(statement.test, switches)) is not UNKNOWN:
+        elif isinstance(statement, ast.If) and (value := value_of(statement.test, switches)) is not UNKNOWN:
             ran, dead = (statement.body, statement.orelse) if value else (statement.orelse, statement.body)
             for other in dead:
                 yield from range(whole(other).first, whole(other).last + 1)
@@ -51,7 +51,7 @@ class _Arms(ast.NodeTransformer):
         self._switches = switches
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        value = _value(node.test, self._switches)
+        value = value_of(node.test, self._switches)
         if value is not UNKNOWN:
             taken: ast.AST = self.visit(node.body if value else node.orelse)
             return taken
@@ -64,19 +64,19 @@ def without_dead_arms(tree: ast.Module, switches: dict[str, object]) -> ast.Modu
     return taken
 
 
-def _value(node: ast.expr, switches: dict[str, object]) -> object:
-    """What a condition on switches comes to; UNKNOWN when it asks anything else."""
+def value_of(node: ast.expr, switches: dict[str, object]) -> object:
+    """What a condition on switches, or one of them, comes to; UNKNOWN when it asks anything else."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name | ast.Attribute):
         return switches.get(dotted(node), UNKNOWN)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        value = _value(node.operand, switches)
+        value = value_of(node.operand, switches)
         return UNKNOWN if value is UNKNOWN else not value
     if isinstance(node, ast.BoolOp):
-        return _joined(isinstance(node.op, ast.And), [_value(part, switches) for part in node.values])
+        return _joined(isinstance(node.op, ast.And), [value_of(part, switches) for part in node.values])
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        left, right = _value(node.left, switches), _value(node.comparators[0], switches)
+        left, right = value_of(node.left, switches), value_of(node.comparators[0], switches)
         if UNKNOWN not in (left, right):
             return _compared(node.ops[0], left, right)
     return UNKNOWN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from lowtide.diagnose.branches import dead_lines, settled, without_dead_arms
+from lowtide.diagnose.branches import dead_lines, settled, value_of, without_dead_arms
 from lowtide.diagnose.syntax import body, calls_in, comprehended, head, whole
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -19,7 +19,7 @@ class File:
             tree = ast.parse(text)
         except (SyntaxError, ValueError):
             tree = ast.Module([], [])
-        known = settled(tree, switches)
+        self._known = known = settled(tree, switches)
         self._dead = set(dead_lines(tree, known))
         self.all_nodes = list(ast.walk(without_dead_arms(tree, known)))
         self._live = [node for node in self.all_nodes if self.is_live(getattr(node, "lineno", 0))]
@@ -30,6 +30,11 @@ class File:
         parts = [part for node in self._live for part in comprehended(node)]
         self.each = [call for part in parts for call in calls_in(part) if self.is_live(call.lineno)]
         """Calls that a comprehension makes for each of its parts."""
+
+    def number(self, node: ast.expr) -> int:
+        """The whole number that an expression is, itself or as a global that never changes; 0 where not known."""
+        value = value_of(node, self._known)
+        return value if isinstance(value, int) else 0
 
     def is_live(self, line: int) -> bool:
         return line not in self._dead

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
@@ -29,7 +30,7 @@ def buffers(recording: Recording) -> Iterator[Finding]:
             if is_worth(recording, size, NOTABLE):
                 tuned = id_ in TUNED and "AUTOTUNE" in read_code(recording).text(source)
                 kind = ("autotune-buffers", TUNED_FIX) if tuned else (id_, fix)
-                inner = _buffered_inside(recording, source) if name == "interleave" else None
+                inner = _buffered_inside(recording, source, elements) if name == "interleave" else None
                 if inner is not None:
                     kind, source = inner
                 yield _buffer(recording, *kind, source, size, elements)
@@ -66,17 +67,28 @@ def _open_sources(recording: Recording) -> dict[Source, tuple[int, int]]:
     return found
 
 
-def _buffered_inside(recording: Recording, interleave: Source | None) -> tuple[tuple[str, str], Source] | None:
-    """The one line in the function of an interleave that has a buffer for each open source, and what to say of it."""
+def _buffered_inside(
+    recording: Recording, interleave: Source | None, elements: int
+) -> tuple[tuple[str, str], Source] | None:
+    """The one line in the function of an interleave that has a buffer for each open source, and what to say of it.
+
+    Of a shuffle where the buffer is more than the sources are many: else they are too many.
+    """
     code = read_code(recording)
     spans = [span for line, span in _sources_of_interleaves(code) if line == interleave]
     found = [
         ((id_, f"each open source has this buffer: {name} after the interleave, once"), line)
         for name, id_ in (("prefetch", "prefetch-buffer"), ("shuffle", "shuffle-buffer"))
-        for line, _ in code.calls(f".{name}")
-        if any(line.line in span for span in spans)
+        for line, call in code.calls(f".{name}")
+        if any(line.line in span for span in spans) and (name == "prefetch" or _size(code, line, call) ** 2 > elements)
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _size(code: Code, line: Source, call: ast.Call) -> int:
+    """The buffer that a stage asks for; 0 where it cannot be told."""
+    file, sizes = code.file(line.file), [*call.args, *(k.value for k in call.keywords if k.arg == "buffer_size")]
+    return file.number(sizes[0]) if file and sizes else 0
 
 
 def _sources_of_interleaves(code: Code) -> Iterator[tuple[Source, Span]]:
