@@ -193,9 +193,10 @@ class _Planning:
         from lowtide.simulate.plain import plain_range
 
         what = f"{len(program.ops):,} ops at batch {batch} for {format_size(self._budget)}"
-        why, unless = "", ""
+        why = unless = ""
         if like is not None:
-            why, unless = "again, since the data or what lies beside the step has changed: ", " unless an earlier plan does"
+            why = "again, since the data or what lies beside the step has changed: "
+            unless = " unless an earlier plan does"
         print(f"lowtide: planning {why}{what}, about {self._seconds:.0f} s{unless} ...", file=sys.stderr, flush=True)
         with self._noting_interrupts():
             plan = make_plan_aside(program, self._budget, batch, self._seconds, ahead, like)
