@@ -23,7 +23,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from benchmarks.predict_child import as_traced, opened, peaks_of
+from benchmarks.predict_child import as_traced, peaks_of, plain_call
 from benchmarks.proof import STEPS, Run, Subject, time_ratios
 from benchmarks.zoo import ENTRIES, Workload
 from lowtide.errors import Infeasible
@@ -31,7 +31,7 @@ from lowtide.plan.aside import make_plan_aside, planning
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
 from lowtide.tf.fit import PlannedStep, planned_function, planned_model, settled
-from lowtide.tf.trace import flat_tensors, step_function
+from lowtide.tf.trace import flat_tensors
 
 TINY = 1 << 20
 ROUNDS = 7
@@ -42,13 +42,6 @@ def built(name: str, batch: int) -> Workload:
     tf.config.experimental.enable_op_determinism()
     keras.utils.set_random_seed(0)
     return next(e for e in ENTRIES if e.name == name and e.batch == batch).build(batch)
-
-
-def plain_call(workload: Workload) -> Callable[[], Any]:
-    if workload.model is not None:
-        return opened(step_function(workload.model), workload.data)  # type: ignore[no-any-return]
-    assert workload.step is not None
-    return lambda: workload.step(*workload.data)
 
 
 def reference(name: str, batch: int, seconds: float) -> dict[str, Any]:

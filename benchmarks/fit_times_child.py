@@ -14,8 +14,7 @@ from typing import Any
 import keras
 
 from benchmarks.by_hand import by_hand, in_remat_scope
-from benchmarks.fit_child import plain_call
-from benchmarks.predict_child import captured, opened, peaks_of
+from benchmarks.predict_child import captured, opened, peaks_of, plain_call
 from benchmarks.proof import Subject, time_ratios
 from benchmarks.zoo import ENTRIES
 from lowtide.errors import Infeasible

@@ -2,7 +2,8 @@
 
 `python -m benchmarks.predict_child NAME BATCH MODE`
 
-MODE is `fixed` (Lowtide's order) or `plain` (TensorFlow's own). Prints one JSON object as its last line.
+MODE is `fixed` (Lowtide's order), `plain` (TensorFlow's own), or `run` (that, measured only). Prints one JSON object
+as its last line.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ WATCHED = 4
 def main(name: str, batch: int, mode: str) -> None:
     entry = next(e for e in ENTRIES if e.name == name and e.batch == batch)
     workload = entry.build(batch)
-    answer = fixed(workload, batch) if mode == "fixed" else plain(workload, batch)
+    answer = {"fixed": fixed, "plain": plain, "run": run_only}[mode](workload, batch)
     print(json.dumps({"name": name, "batch": batch, "mode": mode, **answer}))
 
 
@@ -80,15 +81,21 @@ def fixed(workload: Workload, batch: int) -> dict[str, Any]:
 
 
 def plain(workload: Workload, batch: int) -> dict[str, Any]:
-    if workload.model is not None:
-        step = step_function(workload.model)
-        run = opened(step, workload.data)
-    else:
-        run = lambda: workload.step(*workload.data)  # noqa: E731
+    run = plain_call(workload)
     program = program_as_it_lies(captured(workload))
     predicted = forecast(program, batch)
-    peaks = peaks_of(run)
-    return {"low_bytes": predicted.plain_low, "high_bytes": predicted.plain_high, "peaks_bytes": peaks}
+    return {"low_bytes": predicted.plain_low, "high_bytes": predicted.plain_high, "peaks_bytes": peaks_of(run)}
+
+
+def run_only(workload: Workload, batch: int) -> dict[str, Any]:
+    return {"peaks_bytes": peaks_of(plain_call(workload)), "versions": {"tensorflow": tf.__version__}}
+
+
+def plain_call(workload: Workload) -> Any:
+    """The step as TensorFlow runs it."""
+    if workload.model is not None:
+        return opened(step_function(workload.model), workload.data)
+    return lambda: workload.step(*workload.data)
 
 
 def opened(step: Any, data: Any) -> Any:
