@@ -46,12 +46,14 @@ def _piles(recording: Recording, known: set[tuple[str, str]]) -> Iterator[Findin
     """Many things of one form in a container that a loop fills, and that is full before anybody could see it grow."""
     code = read_code(recording)
     piles: dict[tuple[str, str], Held] = {}
+    nobodys: dict[tuple[str, str], Held] = {}
     for row in recording.census:
         form = row.kind, row.example
-        if row.kind in ("tensor", "array") and row.objects >= PILE and form not in known and is_users(row.holder):
-            piles[form] = max(row, piles.get(form, row), key=lambda r: r.bytes)
-        elif row.kind == "tensor" and row.objects >= PILE and form not in known and not row.holder:
-            yield from _collected(recording, row)
+        if row.kind in ("tensor", "array") and row.objects >= PILE and form not in known:
+            found = piles if is_users(row.holder) else nobodys if not row.holder else {}
+            found[form] = max(row, found.get(form, row), key=lambda r: r.bytes)
+    for row in nobodys.values():
+        yield from _collected(recording, row)
     for row in piles.values():
         if 0 < row.viewed_bytes * PINS <= row.bytes and is_worth(recording, row.bytes - row.viewed_bytes, PINNED):
             yield _finding(recording, Grown(row, row.objects, row.bytes, 0, 0))
@@ -72,8 +74,8 @@ def _collected(recording: Recording, row: Held) -> Iterator[Finding]:
     line = code.comprehended_at(row.made) if row.made else None
     if line is not None and is_worth(recording, row.bytes, HELD):
         yield Finding(
-            "tensors-kept", ADVICE,
-            f"{row.objects} tensors of {row.example} are held at once, by what this line collects",
+            f"{row.kind}s-kept", ADVICE,
+            f"{row.objects} {row.kind}s of {row.example} are held at once, by what this line collects",
             row.bytes, line, code.text(line), "add each to a sum when it is made, or use it and let it go", None, "",
             row.bytes - row.bytes // row.objects,
         )  # fmt: skip

@@ -101,13 +101,10 @@ def _own_gradients(recording: Recording, tape: Tape) -> int:
 def _steps_a_turn(recording: Recording, tape: Tape) -> int:
     """To eager code each call of a model, and each gradient, is a step, and one turn may have several: a GAN calls its
     models on many lines under one tape, an actor and its critic have a gradient each."""
-    return max(1, *(len(_lines_of(recording, tape, kind)) for kind in ("call", "gradient")))
-
-
-def _lines_of(recording: Recording, tape: Tape, kind: str) -> set[Source]:
-    """The lines of steps of this kind: those under the tape if there are any."""
-    lines = {step.source for step in recording.steps if step.kind == kind and step.source}
-    return _under(recording, tape, lines) or lines
+    calls, gradients = (
+        {step.source for step in recording.steps if step.kind == kind and step.source} for kind in ("call", "gradient")
+    )
+    return max(1, len(_under(recording, tape, calls) or calls), len(_under(recording, tape, gradients)))
 
 
 def _under(recording: Recording, tape: Tape, lines: Iterable[Source]) -> set[Source]:
