@@ -484,6 +484,15 @@ make_model().fit(x, y, batch_size=8, verbose=0, callbacks=[Fails()])
 """
 
 
+def test_a_step_that_cannot_be_traced_fails_as_it_would_when_it_trains(tmp_path: Path) -> None:
+    script = written(tmp_path, DENSE, "make_model().fit(x, y[:, :7], verbose=0)\n")
+    done = lowtide("predict", str(script))
+    assert one_line(done, 1) == f"lowtide: {script} failed before its first training step"
+    assert "train.py" in done.stderr
+    assert "ValueError" in done.stderr
+    assert "lowtide/tf/" not in done.stderr
+
+
 @pytest.mark.parametrize("command", [("fit", "--budget", "64MiB", "--seconds", "1"), ("run",)])
 def test_a_script_that_fails_while_it_trains_shows_no_lines_but_its_own_and_its_libraries(
     tmp_path: Path, command: tuple[str, ...]

@@ -7,6 +7,7 @@ the first, and Keras numbers layers: `dense_1` is the second scope of `dense`, o
 from __future__ import annotations
 
 import functools
+import traceback
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -52,3 +53,8 @@ def traced(function: Any, arguments: Any, options: Mapping[str, Any]) -> Any:
     """`function.get_concrete_function(...)`, its layers noted."""
     with patched(NOTING):
         return function.get_concrete_function(*arguments, **options)
+
+
+def came_of_tracing(error: BaseException) -> bool:
+    """Whether it was raised while `traced` called the user's function."""
+    return any(frame.f_code is traced.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))

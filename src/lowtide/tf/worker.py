@@ -291,7 +291,7 @@ class _Capture:
         self._lines = lines
 
     def model(self, model: Any, data: Any) -> NoReturn:
-        with _our_failure():
+        with _our_failure(traced_by_us=bool(model.run_eagerly)):
             self._model(model, data)
 
     def function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> NoReturn:
@@ -344,13 +344,20 @@ class _Capture:
 
 
 @contextlib.contextmanager
-def _our_failure() -> Iterator[NoReturn]:
-    """The script got to its step; what goes wrong from here on is Lowtide's, and is said so."""
+def _our_failure(traced_by_us: bool = False) -> Iterator[NoReturn]:
+    """The script got to its step; what goes wrong from here on is Lowtide's, and is said so.
+
+    Except what the step raises when it is traced, as it would be to train, unless tracing it is our idea.
+    """
+    from lowtide.tf.scopes import came_of_tracing
+
     try:
         yield  # type: ignore[misc]  # the body leaves the process, or raises
     except LowtideError:
         raise
     except Exception as error:
+        if came_of_tracing(error) and not traced_by_us:
+            raise
         traceback.print_exc(file=sys.stderr)
         message = f"the training step was reached but could not be captured ({type(error).__name__}: {error})"
         raise NotCapturable(message.splitlines()[0]) from error
