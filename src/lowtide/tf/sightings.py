@@ -26,10 +26,10 @@ from lowtide.tf.watch import Watch
 LEAST = 4 << 20
 """Smaller chunks are made too quickly to be seen being made."""
 FASTEST, SLOWEST, LOOKS = 0.005, 0.05, 4000
-"""Seconds between two looks, at first and at last: what the run has lasted divided by so many, in between. While steps
-come one after another, the last: those have their own records."""
-STEPPING = 1.0
-"""Seconds after a step in which another may be expected."""
+"""Seconds between two looks, at first and at last: what the run has lasted divided by so many, in between."""
+STEPPING, WHILE_STEPPING = 1.0, 0.25
+"""Seconds after a step in which another may be expected, and between two looks then: steps have their own records, and
+each look takes the interpreter from them."""
 SHARE, SAVED = 0.01, 0.25
 """Reading the allocator's map may take this part of the time, and so many seconds at once where it took less before."""
 
@@ -61,7 +61,7 @@ class Sightings:
             if self._watch.steps != steps:
                 steps, until = self._watch.steps, now + STEPPING
             stepping = now < until or self._in_step()
-            time.sleep(SLOWEST if stepping else min(SLOWEST, max(FASTEST, now / LOOKS)))
+            time.sleep(WHILE_STEPPING if stepping else min(SLOWEST, max(FASTEST, now / LOOKS)))
             self._watch.attempt("lines of tensors", self._look)
 
     def _look(self) -> None:
