@@ -196,7 +196,7 @@ class _Planning:
         why = unless = ""
         if like is not None:
             why = "again, since the data or what lies beside the step has changed: "
-            unless = " unless an earlier plan does"
+            unless = " unless an earlier plan will do"
         print(f"lowtide: planning {why}{what}, about {self._seconds:.0f} s{unless} ...", file=sys.stderr, flush=True)
         with self._noting_interrupts():
             plan = make_plan_aside(program, self._budget, batch, self._seconds, ahead, like)
