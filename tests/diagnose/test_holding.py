@@ -376,3 +376,20 @@ def test_a_layer_that_the_script_calls_itself_is_named_where_it_does() -> None:
     by_itself = replace(called, steps=tuple(step._replace(name="head") for step in called.steps))
     assert diagnose(by_itself)[0].source == at(3)
     assert diagnose(called)[0].source == at(1), "a model's call has many layers"
+
+
+@pytest.mark.parametrize(("over", "made", "spans"), [
+    ("losses", "total = total + 1", False),
+    ("batches", "loss = f(loss)", True),
+])  # fmt: skip
+def test_gradients_of_what_a_loop_does_not_make_are_no_steps(over: str, made: str, spans: bool) -> None:
+    code = (
+        f"for step in range(20):\n    with tf.GradientTape(persistent=True) as tape:\n        for loss in {over}:\n"
+        f"            {made}\n            g = tape.gradient(loss, w)\n"
+    )
+    run = recording(code, device=5, line=5, census=census(held("tensor", "", 20, 100, 4)))
+    backward = detail([(site("MatMul", 5), "temporaries", 60, 30, 80, "(9, 9)")], step=1)
+    inside = tape(most_steps=6, gradients_inside=120)._replace(source=at(2))
+    ids = {f.id for f in diagnose(replace(run, details=(backward,), tapes=(inside,)))}
+    assert ("tape-spans-steps" in ids) == spans
+    assert "gradient-inside-tape" in ids

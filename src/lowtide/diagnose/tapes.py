@@ -91,11 +91,23 @@ def _of_each_step(recording: Recording, tape: Tape, size: int) -> int | None:
 
 
 def _own_gradients(recording: Recording, tape: Tape) -> int:
-    """Gradients that each tape is asked for while it records: no steps under it, unless its block goes round."""
+    """Gradients that each tape is asked for while it records: no steps under it, unless its block goes round and
+    computes what each is of."""
     under = read_code(recording).statement(tape.source) if tape.source else None
-    if under is None or any(isinstance(part, ast.For | ast.While) for part in ast.walk(under)):
+    if under is None or any(isinstance(part, ast.For | ast.While) and _computes(part) for part in ast.walk(under)):
         return 0
     return tape.gradients_inside // max(1, tape.made)
+
+
+def _computes(loop: ast.For | ast.While) -> bool:
+    """Whether the loop makes, each time, what a gradient in it is taken of."""
+    parts = [part for statement in loop.body for part in ast.walk(statement)]
+    made = {name for part in parts if isinstance(part, ast.Assign) for to in part.targets for name in _named(to)}
+    targets = [
+        part.args[0] for part in parts
+        if isinstance(part, ast.Call) and last_name(part.func) in ("gradient", "jacobian") and part.args
+    ]  # fmt: skip
+    return not targets or any(isinstance(target, ast.Call) or made & _named(target) for target in targets)
 
 
 def _steps_a_turn(recording: Recording, tape: Tape) -> int:
