@@ -33,8 +33,8 @@ while True:
     signal.pause()
 """
 INTERRUPTED = f"""{SAY}
-say("ready")
 try:
+    say("ready")
     signal.pause()
 except KeyboardInterrupt:
     say("interrupted")
