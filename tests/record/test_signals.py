@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from lowtide.record import load_recording
+from tests.processes import ignores_nothing
 
 SAY = """
 import os, signal, sys
@@ -65,14 +66,8 @@ def started(folder: Path, script: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, cwd=folder, stdout=pipe, stderr=pipe, text=True, env=own,
         start_new_session=True,  # without a terminal, wherever the tests run
-        preexec_fn=_ignores_nothing,
+        preexec_fn=ignores_nothing,
     )  # fmt: skip
-
-
-def _ignores_nothing() -> None:
-    """The tests may run under `nohup`, or in the background of a script, and what is ignored is inherited."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def line_of(run: subprocess.Popen[str]) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import ignores_nothing
+
 WAITS = """
 import os, signal, sys
 say = lambda word: os.write(1, word.encode() + bytes([10]))  # `print` may be interrupted by itself
@@ -46,8 +48,9 @@ def interrupted(command: list[str], script: str, when: str, folder: Path) -> tup
     (folder / "script.py").write_text(script)
     whole = [sys.executable, "-m", "lowtide.cli.main", *command, "script.py"]
     run = subprocess.Popen(
-        whole, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
+        whole, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        preexec_fn=ignores_nothing,
+    )  # fmt: skip
     assert run.stdout is not None
     assert any(line.startswith(when) for line in run.stdout)
     os.killpg(run.pid, signal.SIGINT)
