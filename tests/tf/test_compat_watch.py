@@ -345,5 +345,5 @@ UNDER_A_TAPE = """
 """
 
 
-def test_what_a_function_returns_under_a_tape_runs_by_another_name() -> None:
+def test_without_output_suffix_what_a_function_returns_under_a_tape_has_its_name() -> None:
     assert run_script(UNDER_A_TAPE) == {"ran": ["picked_0"], "traced": ["picked"]}
