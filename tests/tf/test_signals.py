@@ -63,6 +63,26 @@ def test_an_interrupt_while_planning_is_told_in_a_line(tmp_path: Path) -> None:
     assert (code, said) == (130, ["lowtide: interrupted"])
 
 
+SAVES = """
+import os, time
+say = lambda word: os.write(1, word.encode() + bytes([10]))
+try:
+    say("ready")
+    time.sleep(60)
+except KeyboardInterrupt:
+    time.sleep(0.3)  # the command has told of it by now, too
+    say("saved")
+"""
+
+
+@pytest.mark.parametrize("command", [["run"], ["fit", "--budget", "100MiB"]])
+def test_what_a_script_does_at_an_interrupt_is_not_interrupted_by_the_same_one(
+    command: list[str], tmp_path: Path
+) -> None:
+    _, said = interrupted(command, SAVES, "ready", tmp_path)
+    assert said[0] == "saved"
+
+
 @pytest.mark.parametrize("command", [["fit", "--budget", "100MiB"], ["predict"]])
 def test_an_interrupt_while_the_script_runs_shows_at_most_its_own_lines(command: list[str], tmp_path: Path) -> None:
     code, said = interrupted(command, WAITS, "ready", tmp_path)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 """What schedulers, terminals and people send to a run. What it means is the script's affair."""
+TOLD_TWICE_SECONDS = 0.5
+"""Two interrupts within this time are one that came by two ways; people press more slowly."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -54,6 +58,22 @@ def _in_front_of_a_terminal() -> bool:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     except OSError:
         return False
+
+
+def hear_an_interrupt_once() -> None:
+    """Called first in a child: of one Ctrl-C it may be told by whoever pressed it and by the command. The second is no
+    interrupt of what the first has begun, a checkpoint being saved, say."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # it is ignored, and stays so
+        return
+    heard = -math.inf
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal heard
+        before, heard = heard, time.monotonic()
+        if heard - before > TOLD_TWICE_SECONDS:
+            signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def end_with(parent: int) -> None:

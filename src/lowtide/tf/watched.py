@@ -27,7 +27,7 @@ from lowtide.record import Outcome, Refusal, Writer
 from lowtide.tf.counting import keep_for_tensorflow, show
 from lowtide.tf.places import hide_our_frames, is_users_file
 from lowtide.tf.refusals import out_of_memory, refusal_of
-from lowtide.tf.signals import end_with
+from lowtide.tf.signals import end_with, hear_an_interrupt_once
 from lowtide.tf.tracers import start_tracer
 from lowtide.tf.watch import Options, Watch
 
@@ -36,6 +36,7 @@ def main(request_file: int) -> None:
     with open(request_file) as file:
         request = json.load(file)
     end_with(request["parent"])
+    hear_an_interrupt_once()
     keep_for_tensorflow(request["ours"])
     writer = Writer(request["recording"])
     watch = Watch(writer, request["began"], Options(request["detail_steps"], request["host"]))

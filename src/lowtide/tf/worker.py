@@ -30,7 +30,7 @@ from lowtide.program.files import require_file
 from lowtide.tf.places import hide_our_frames
 from lowtide.tf.planning import Planning
 from lowtide.tf.refusals import out_of_memory
-from lowtide.tf.signals import end_with
+from lowtide.tf.signals import end_with, hear_an_interrupt_once
 
 CAPTURED, SCRIPT_FAILED, INTERRUPTED = 0, 1, 130
 
@@ -38,6 +38,7 @@ CAPTURED, SCRIPT_FAILED, INTERRUPTED = 0, 1, 130
 def main(request_file: str) -> NoReturn:
     request = json.loads(Path(request_file).read_text())
     end_with(request["parent"])
+    hear_an_interrupt_once()
     folder = Path(request["answer"])
     if request["budget"] is not None:
         _fit(request, folder)
@@ -89,7 +90,7 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
     except SystemExit:
         raise
     except KeyboardInterrupt as error:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal and a command may both tell of it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to interrupt
         if planning.interrupted:
             _leave_interrupted(folder)
         _print_script_traceback(error)
@@ -294,7 +295,6 @@ def _settled(step: Any, data: Any) -> Program:
 def _print_script_traceback(error: BaseException) -> None:
     hide_our_frames(error)
     traceback.print_exception(error, file=sys.stderr)
-
 
 
 def _leave_interrupted(folder: Path) -> NoReturn:
