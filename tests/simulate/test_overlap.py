@@ -8,12 +8,14 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.program import Dim, Program
+from lowtide.ops import LOWERING_ATTRIBUTE
+from lowtide.program import Dim, Op, Program
 from lowtide.simulate import simulate
 from lowtide.simulate.interleave import NEAR, Ceiling, Loose, _Anyhow, _with_gates
 from lowtide.simulate.machine import run_overlapped
-from lowtide.simulate.overlap import loosened, strict
+from lowtide.simulate.overlap import IN_LOOPS, loosened, strict
 from lowtide.simulate.replay import Replay
+from lowtide.simulate.unroll import unrolled
 from tests.drafts import KB, Draft, chain, kept_for_backward, random_programs
 
 BATCH = 4
@@ -27,7 +29,8 @@ def order_of(program: Program) -> range:
 def most_requested(program: Program, loose: Loose, seed: int) -> int:
     """Replayed by hand from one random interleaving: the most bytes alive at once that the step asked for itself."""
     held = _with_gates(program, order_of(program), loose)
-    (trace,) = run_overlapped(held, BATCH, [_Anyhow(held).run(Random(seed))])
+    flat = unrolled(held, BATCH).program if loose.bodies else held
+    (trace,) = run_overlapped(flat, BATCH, [_Anyhow(flat).run(Random(seed))])
     live = most = 0
     for buffer, allocated in trace.log:
         live += trace.bytes[buffer] if allocated else -trace.bytes[buffer]
@@ -51,6 +54,49 @@ def test_the_strict_order_has_one_interleaving(program: Program, seed: int) -> N
     started = [event for event in _Anyhow(held).run(Random(seed)) if event >= 0]
     inside = [index for index in started if held.ops[index].kind != "Placeholder"]
     assert inside == sorted(inside)
+
+
+def with_loop(body: Program, lowered: bool, large: int) -> Program:
+    """The body three times over, what it computes of two things being the next trip's two; then `large` kilobytes."""
+    inside = Draft()
+    inside.ops, inside.values, inside.inputs = list(body.ops), list(body.values), list(body.inputs)
+    shapes = [body.values[value].shape for value in body.inputs]
+    results = [inside.op("next", "MatMul", body.outputs[0], shape=shape) for shape in shapes]
+    draft = Draft()
+    given = tuple(draft.argument(shape=shape or ()) for shape in shapes)
+    made = tuple(draft.value(shape) for shape in shapes)
+    attrs: dict[str, object] = {LOWERING_ATTRIBUTE: True} if lowered else {}
+    draft.ops.append(Op("loop", "While", given, made, attrs=attrs, bodies=(0, 1), trips=Dim(3)))
+    last = draft.op("large", "MatMul", *made, shape=(Dim(large), Dim(256)))
+    condition = Draft()
+    state = [condition.argument(shape=shape or ()) for shape in shapes]
+    test = condition.program(condition.op("less", "Less", *state, shape=(), dtype="bool"))
+    return draft.program(last, functions=[test, inside.program(*results)])
+
+
+@settings(deadline=None)
+@given(random_programs(), st.booleans(), st.sampled_from([1, 20, 60, 100]), st.integers(0, 1000))
+def test_inside_loops_no_interleaving_requests_much_more(body: Program, lowered: bool, large: int, seed: int) -> None:
+    program = with_loop(body, lowered, large)
+    timeline = simulate(program, BATCH)
+    loose = loosened(program, BATCH, order_of(program), timeline, ROOMY)
+    most = timeline.peak - timeline.resident
+    assert most_requested(program, loose, seed) <= most * (1 + IN_LOOPS)
+    walled = loosened(program, BATCH, order_of(program), timeline, Ceiling(timeline.chunk_peak, walled=True))
+    assert walled == strict(program, order_of(program))
+
+
+def test_the_ops_of_a_trip_overlap_where_the_peak_is_elsewhere() -> None:
+    body = Draft()
+    x, y = body.argument("x"), body.argument("y")
+    branches = [body.op(f"branch{n}", "MatMul", x, y) for n in range(12)]
+    program = with_loop(body.program(body.op("join", "AddN", *branches)), lowered=True, large=100)
+    loose = loosened(program, BATCH, order_of(program), simulate(program, BATCH), ROOMY)
+    loop = next(n for n, op in enumerate(program.ops) if op.name == "loop")
+    held = _with_gates(program, order_of(program), loose)
+    trips = _Anyhow(held.functions[1])
+    assert list(loose.bodies) == [loop]
+    assert trips.run(Random(1)) != trips.run(Random(2))
 
 
 def test_branches_below_the_peak_may_overlap() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -127,16 +128,16 @@ def run_of_loop(change: Any) -> list[Any]:
     return [node for each in graphs for part in each.partition_graphs for node in part.node]
 
 
-def each_trip_alone(graph_def: Any) -> Any:
+def limited(graph_def: Any, trips: int) -> Any:
     for node in graph_def.node:
-        compat.one_trip_at_a_time(node)
+        compat.limit_trips_at_once(node, trips)
     return graph_def
 
 
-def test_one_trip_at_a_time() -> None:
-    runs = run_of_loop(lambda graph_def: graph_def), run_of_loop(each_trip_alone)
+def test_limit_trips_at_once() -> None:
+    runs = [run_of_loop(lambda graph_def: graph_def), *(run_of_loop(partial(limited, trips=n)) for n in (1, 2))]
     at_once = [{node.attr["parallel_iterations"].i for node in nodes if node.op == "Enter"} for nodes in runs]
-    assert at_once == [{10}, {1}]
+    assert at_once == [{10}, {1}, {2}]
 
 
 def test_functional_loops() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lowtide.simulate.overlap import IN_LOOPS
 from tests.tf.children import run_script
 
 pytestmark = pytest.mark.tensorflow
@@ -49,6 +50,7 @@ for name, ceiling in (("roomy", Ceiling(1 << 40)), ("tight", None)):
     answer[name] = {
         "same": outputs == reference and ended == expected,
         "loose": loose != strict(program, order),
+        "in loops": {order[n]: body.at_once for n, body in loose.bodies.items()},
         "peaks": peaks,
         "predicted": timeline.peak - timeline.resident,
     }
@@ -63,3 +65,11 @@ def test_overlap_changes_no_bit_and_no_requested_peak(model: str) -> None:
         assert found["loose"]
         assert found["same"]
         assert max(found["peaks"]) <= found["predicted"] * 1.005
+
+
+@pytest.mark.parametrize("model", ["lstm", "conv_lstm"])
+def test_the_ops_of_loops_overlap_within_their_bound(model: str) -> None:
+    found: dict[str, Any] = run_script(CHILD, model)["roomy"]
+    assert found["in loops"]
+    assert found["same"]
+    assert max(found["peaks"]) <= found["predicted"] * (1.005 + IN_LOOPS)

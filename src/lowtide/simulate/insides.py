@@ -23,7 +23,7 @@ def op_needs(program: Program, batch: int, order: Sequence[int]) -> OpNeeds:
 
     A loop that is lowered frees what it was given as it goes, if nobody else holds it: then it needs that much less.
     """
-    trace, boundaries, lists = run_watched(program, batch, order)
+    trace, boundaries, _, lists = run_watched(program, batch, order)
     scratch: dict[int, int] = {}
     for index, (start, end) in boundaries.items():
         live = most = left = 0

@@ -8,9 +8,10 @@ was not played may be off by some percent more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 from lowtide.program import Op, Program
@@ -19,6 +20,7 @@ from lowtide.simulate.executor import BUSY, THREADS, Executor
 from lowtide.simulate.machine import run_overlapped
 from lowtide.simulate.replay import Replay
 from lowtide.simulate.timeline import Timeline
+from lowtide.simulate.unroll import TRIPS_AT_ONCE, unrolled
 
 PLAYED = 8
 """Steps, one after another on the same allocator."""
@@ -34,11 +36,14 @@ class Loose(NamedTuple):
     """A partial order of executions, numbered as in the total order that it came from.
 
     `after[n]`: what n waits for besides what it reads, an execution or, as its complement `~g`, gate g. A gate is
-    passed when all of `gates[g]` are done, executions and gates likewise.
+    passed when all of `gates[g]` are done, executions and gates likewise. `bodies[n]`: the same for the body of loop n,
+    of whose trips so many `at_once` may be under way. Without `bodies` all go one by one, as they are listed.
     """
 
     after: tuple[tuple[int, ...], ...]
     gates: tuple[tuple[int, ...], ...] = ()
+    bodies: Mapping[int, Loose] = MappingProxyType({})
+    at_once: int = 1
 
 
 class Ceiling(NamedTuple):
@@ -62,14 +67,15 @@ def keeps(
     and what is ahead; how its chunks add up does not matter then. Far below the ceiling nobody minds the prediction.
     """
     held = _with_gates(program, order, loose)
-    traces = list(run_overlapped(held, batch, _plays(held, batch)))
+    flat, twins = unrolled(held, batch) if loose.bodies else (held, None)
+    traces = list(run_overlapped(flat, batch, _plays(flat, batch, twins)))
     if ceiling.limit is not None and timeline.chunk_peak * FAR > ceiling.limit:
-        replay = Replay(program, traces[0])
+        replay = Replay(flat, traces[0])
         replay.prepare(timeline.preparation)
         if any(abs(replay.step(trace).chunk_peak / timeline.chunk_peak - 1) > NEAR for trace in traces):
             return False
     try:
-        replay = Replay(program, traces[0], ceiling.limit if ceiling.walled else None)
+        replay = Replay(flat, traces[0], ceiling.limit if ceiling.walled else None)
         replay.prepare(timeline.preparation)
         if ceiling.walled:
             replay.take(max((b.bytes for b in timeline.buffers if b.start >= 0), default=0))
@@ -83,8 +89,8 @@ def keeps(
     return ceiling.walled or peak <= most
 
 
-def _plays(held: Program, batch: int) -> Iterator[list[int]]:
-    executor, random = Executor(held, batch, luck=BUSY), Random(0)
+def _plays(held: Program, batch: int, twins: Sequence[int] | None) -> Iterator[list[int]]:
+    executor, random = Executor(held, batch, twins, luck=BUSY), Random(0)
     anyhow = _Anyhow(held)
     for turn in range(PLAYED):
         yield executor.run(random) if turn % 2 else anyhow.run(random)
@@ -136,4 +142,22 @@ def _with_gates(program: Program, order: Sequence[int], loose: Loose) -> Program
     for n, index in enumerate(order):
         ops[index] = replace(ops[index], after=(*ops[index].after, *map(number, loose.after[n])))
     gates = [Op(f"gate{g}", "NoOp", (), (), tuple(map(number, waits))) for g, waits in enumerate(loose.gates)]
-    return replace(program, ops=(*ops, *gates))
+    functions = list(program.functions)
+    for n, inside in loose.bodies.items():
+        loop = ops[order[n]]
+        ops[order[n]] = replace(loop, attrs={**loop.attrs, TRIPS_AT_ONCE: inside.at_once})
+        body = program.functions[loop.bodies[1]]
+        functions[loop.bodies[1]] = _with_gates(body, range(len(body.ops)), _without_gates(inside))
+    return replace(program, ops=(*ops, *gates), functions=tuple(functions))
+
+
+def _without_gates(loose: Loose) -> Loose:
+    """The same with more edges: ops that stand in the order in which they can be copied one after another."""
+    passed: list[tuple[int, ...]] = []
+
+    def those(waits: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(m for n in waits for m in ((n,) if n >= 0 else passed[~n]))
+
+    for waits in loose.gates:
+        passed += (those(waits),)  # a gate waits for earlier ones only
+    return loose._replace(after=tuple(map(those, loose.after)), gates=())

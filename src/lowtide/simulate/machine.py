@@ -12,6 +12,7 @@ is not in `lowtide.ops`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from lowtide.errors import LowtideError
 from lowtide.ops import ANY_INPUT, Act, is_lowered
@@ -41,10 +42,21 @@ def run_overlapped(program: Program, batch: int, steps: Iterable[Sequence[int]])
     return (machine.step(events, overlapped=True) for events in steps)
 
 
-def run_watched(
-    program: Program, batch: int, order: Sequence[int]
-) -> tuple[Trace, dict[int, tuple[int, int]], dict[int, int]]:
-    """One step, with what each op of the outermost Program did: see `_Machine.watched_step`."""
+Parts = dict[int, tuple[int, int]]
+"""The part of the log, from moment to moment, that each op wrote, by its index."""
+
+
+class Watched(NamedTuple):
+    """A step, and what each op of the outermost Program did in it; what those of a loop's body did in each trip, by the
+    number of its function; and the bytes that each tensor list held, by the value that it is."""
+
+    trace: Trace
+    parts: Parts
+    trips: dict[int, list[Parts]]
+    held: dict[int, int]
+
+
+def run_watched(program: Program, batch: int, order: Sequence[int]) -> Watched:
     return _Machine(program, batch).watched_step(order)
 
 
@@ -154,28 +166,34 @@ class _Machine(TensorLists):
             set(self._scratch_buffers), list(self._log), list(self._taken), first,
         )  # fmt: skip
 
-    def watched_step(self, order: Sequence[int]) -> tuple[Trace, dict[int, tuple[int, int]], dict[int, int]]:
-        """A step, and beside its trace: the part of the log that each op wrote, and the bytes each tensor list held."""
-        parts: dict[int, tuple[int, int]] = {}
+    def watched_step(self, order: Sequence[int]) -> Watched:
+        parts: Parts = {}
+        trips: dict[int, list[Parts]] = {}
         held: dict[int, int] = {}
+        bodies = {self._main.functions[op.bodies[1]].path: op.bodies[1] for op in self._main.program.ops if op.trips}
         in_turn = self._in_turn
 
         def one_by_one(code: Compiled, indices: Sequence[int], where: dict[int, int]) -> None:
-            if code is not self._main:
+            if code.path in bodies:
+                written: Parts = {}
+                trips.setdefault(bodies[code.path], []).append(written)
+            elif code is self._main:
+                written = parts
+            else:
                 in_turn(code, indices, where)
                 return
             for index in indices:
                 start = len(self._log)
                 in_turn(code, (index,), where)
-                parts[index] = (start, len(self._log))
-                for value in code.program.ops[index].outputs:
+                written[index] = (start, len(self._log))
+                for value in code.program.ops[index].outputs if code is self._main else ():
                     contents = self._contents.get(where[value])
                     if contents is not None:
                         held[value] = self._bytes[where[value]] + sum(self._bytes[b] for b in set(contents) if b >= 0)
 
         self._in_turn = one_by_one  # type: ignore[method-assign,assignment]  # for this step only
         try:
-            return self.step(order), parts, held
+            return Watched(self.step(order), parts, trips, held)
         finally:
             self._in_turn = in_turn  # type: ignore[method-assign]
 
@@ -401,6 +419,7 @@ class _Machine(TensorLists):
         for value, buffer in zip(op.outputs, results, strict=True):
             self._give(code, where, value, buffer)
             self._release(buffer)
+
 
 def _bind(code: Compiled, state: Sequence[int]) -> dict[int, int]:
     return dict(zip(code.program.inputs, state, strict=True))

@@ -16,6 +16,9 @@ everything is as it was, chunks included; and where the allocator cannot grow, n
 played on the allocator's model (`lowtide.simulate.interleave`); those that do not stay below the ceiling are given up,
 at last for the fixed order.
 
+Nothing runs beside a loop, but the ops of its trips may overlap by the same bound, which then holds for the fullest
+trip; and where there is room for all that the next trip allocates, two trips.
+
 Known to be suboptimal: that what ops in the window free is not counted, even when they must have run. And windows are
 narrow all over where a plan is at its budget all over.
 """
@@ -23,14 +26,15 @@ narrow all over where a plan is at its budget all over.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import accumulate
 
-from lowtide.ops import ANY_INPUT, UNKNOWN, Act, Rule, rule_at, rule_of
+from lowtide.ops import ANY_INPUT, UNKNOWN, Act, Rule, is_lowered, rule_at, rule_of
 from lowtide.program import Op, Program
 from lowtide.simulate.interleave import Ceiling, Loose, keeps
-from lowtide.simulate.machine import run_watched
+from lowtide.simulate.machine import Parts, Watched, run_watched
 from lowtide.simulate.timeline import Timeline
+from lowtide.simulate.unroll import MOST_OPS, ops_executed
 
 WIDEST = 400
 """Ops. Wider windows gain no time, and mix what lies further apart."""
@@ -41,6 +45,9 @@ ROOMY = 0.15
 ALL_OVER = (1.0, 0.9)
 AFTER_THE_PEAK = (0.95, 0.85)
 """Of the step's own peak, tried one after another as the room for what overlaps."""
+IN_LOOPS = 0.05
+"""Of the step's own peak: what the bound may exceed it by inside loops if there is room. The same edges hold the ops of
+each trip, so those of the fullest hold them all."""
 
 _ALONE = frozenset(
     {Act.CONTROL_FLOW, Act.LIST_NEW, Act.LIST_ZEROS, Act.LIST_ADD, Act.LIST_SPLIT, Act.LIST_PUT, Act.LIST_POP,
@@ -65,15 +72,22 @@ def loosened(
         return strict(program, order)
     ceiling = ceiling or Ceiling()
     most = timeline.peak - timeline.resident
-    step = _Footprint(program, batch, order)
+    watched = run_watched(program, batch, order)
+    live = [*accumulate((watched.trace.bytes[b] * (1 if new else -1) for b, new in watched.trace.log), initial=0)]
+    step = _Footprint(program, batch, order, live, [watched.parts], _ALONE)
     variables = _variables_in_turn(program, batch, order)
-    tries = [(share, 0) for share in ALL_OVER if _is_roomy(timeline, ceiling)]
+    loops = _Loops(program, batch, order, live, watched)
+    roomy = _is_roomy(timeline, ceiling)
+    tries = [(share, 0) for share in ALL_OVER if roomy]
     if not ceiling.walled:
         tries += [(share, step.last_above(int(most * share)) + 1) for share in AFTER_THE_PEAK]
     for share, begin in tries:
         loose = _gated(program, order, step.waits(int(most * share), begin), variables)
-        if keeps(program, batch, order, loose, timeline, ceiling):
-            return loose
+        bodies = loops.loosened(batch, int(most * (share + IN_LOOPS if roomy else share)), begin)
+        for choice in (bodies, {}) if bodies else ({},):
+            chosen = loose._replace(bodies=choice)
+            if keeps(program, batch, order, chosen, timeline, ceiling):
+                return chosen
     return strict(program, order)
 
 
@@ -84,27 +98,38 @@ def _is_roomy(timeline: Timeline, ceiling: Ceiling) -> bool:
 
 
 class _Footprint:
-    """What each op of an order finds alive, and what it may allocate when others run beside it."""
+    """What each op of an order finds alive, and what it may allocate when others run beside it: the most of any trip.
 
-    def __init__(self, program: Program, batch: int, order: Sequence[int]) -> None:
-        trace, parts, _ = run_watched(program, batch, order)
+    `live`: bytes alive at each moment of the step; `trips`: the moments of each op, each time that it ran.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        batch: int,
+        order: Sequence[int],
+        live: Sequence[int],
+        trips: Sequence[Parts],
+        alone: Set[Act],
+    ) -> None:
         rules = [rule_at(op, program.values, batch) or UNKNOWN for op in program.ops]
         reuse = _CertainReuse(program, batch, rules)
-        self._before: list[int] = []
-        self._allocated: list[int] = []
-        self._alone = [rules[index].act in _ALONE for index in order]
-        live = 0
-        for index in order:
-            start, end = parts[index]
-            sizes = [trace.bytes[buffer] * (1 if allocated else -1) for buffer, allocated in trace.log[start:end]]
-            self._before.append(live)
-            self._allocated.append(max(sum(s for s in sizes if s > 0), reuse.bytes_without(index)))
-            live += sum(sizes)
+        self._alone = [rules[index].act in alone for index in order]
+        self._before = [max(live[parts[index][0]] for parts in trips) for index in order]
+        self._allocated = [
+            max(reuse.bytes_without(index), *(_allocated(live, *parts[index]) for parts in trips)) for index in order
+        ]
 
     def last_above(self, room: int) -> int:
         """The last op of the order that needs more than `room`; -1 if none does."""
         needed = (live + more for live, more in zip(self._before, self._allocated, strict=True))
         return max((n for n, bytes_ in enumerate(needed) if bytes_ > room), default=-1)
+
+    def most_of_two_trips(self) -> int:
+        """The bound for all ops of this trip and the next at once."""
+        total = list(accumulate(self._allocated, initial=0))
+        this = (live + total[-1] - done for live, done in zip(self._before, total[:-1], strict=True))
+        return max(this, default=0) + total[-1]
 
     def waits(self, room: int, begin: int = 0) -> list[int]:
         """For each op the least number of ops that must be done before it, so that the bound stays within `room`.
@@ -125,6 +150,67 @@ class _Footprint:
             waits.append(n if self._alone[n] or n <= begin else min(n, -(-earliest // GRID) * GRID))
             least = n + 1 if self._alone[n] else waits[-1]
         return waits
+
+
+def _allocated(live: Sequence[int], start: int, end: int) -> int:
+    return sum(max(0, live[moment + 1] - live[moment]) for moment in range(start, end))
+
+
+class _Loops:
+    """The loops of a step, beside which nothing else runs, and which are loosened all or none.
+
+    What holds for the ops of a step holds for those of a trip, if each trip begins when the one before is done; and for
+    those of two trips if there is room for all that the second may allocate. A list that an op cannot take over since
+    another still reads it is copied, but not its elements, and what is taken out of it counts as new to whoever would
+    write over it (`_CertainReuse`).
+    """
+
+    def __init__(
+        self, program: Program, batch: int, order: Sequence[int], live: Sequence[int], watched: Watched
+    ) -> None:
+        self._runs: dict[int, list[int]] = {}  # where in the order each body is run
+        for n, index in enumerate(order):
+            if program.ops[index].trips is not None:
+                self._runs.setdefault(program.ops[index].bodies[1], []).append(n)
+        self._bodies = {number: program.functions[number] for number in self._runs}
+        loops = [program.ops[order[n]] for runs in self._runs.values() for n in runs]
+        self._are_simple = (
+            all(map(is_lowered, loops))
+            and not any(op.bodies for body in self._bodies.values() for op in body.ops)
+            and self._bodies.keys() <= watched.trips.keys()
+            and ops_executed(program, batch) <= MOST_OPS
+        )
+        if self._are_simple:
+            self._footprints = {
+                number: _Footprint(body, batch, range(len(body.ops)), live, watched.trips[number], set())
+                for number, body in self._bodies.items()
+            }
+
+    def loosened(self, batch: int, room: int, begin: int) -> dict[int, Loose]:
+        """As `Loose.bodies`; those before the op `begin` of the order stay as they are."""
+        result: dict[int, Loose] = {}
+        if not self._are_simple or all(min(runs) < begin for runs in self._runs.values()):
+            return result
+        for number, runs in self._runs.items():
+            body, listed = self._bodies[number], range(len(self._bodies[number].ops))
+            if min(runs) < begin:
+                loose = strict(body, listed)
+            else:
+                step = self._footprints[number]
+                loose = _gated(body, listed, step.waits(room), _variables_in_turn(body, batch, listed))
+                if step.most_of_two_trips() <= room and _is_done_in_any_order(body):
+                    loose = loose._replace(at_once=2)
+            result.update(dict.fromkeys(runs, loose))
+        return result
+
+
+def _is_done_in_any_order(body: Program) -> bool:
+    """Whether it does not matter which of two trips does a thing first: neither changes anything or draws numbers."""
+    rules = [rule_of(op.kind) for op in body.ops if op.kind != "NoOp"]
+    return all(rule is not None and (rule.recomputable or rule.act in _ORDERED_BY_WHAT_THEY_READ) for rule in rules)
+
+
+_ORDERED_BY_WHAT_THEY_READ = frozenset({*_ALONE, Act.READ, Act.SOURCE}) - {Act.CONTROL_FLOW}
 
 
 class _CertainReuse:

@@ -17,6 +17,9 @@ from lowtide.program import Op, Program, Value
 from lowtide.simulate.branches import is_branch, taken_branch
 from lowtide.simulate.buffers import lasting_constants
 
+TRIPS_AT_ONCE = "parallel_iterations"
+"""The attribute of a loop that says how many of its trips may be under way at once."""
+
 PARALLEL_TRIPS = 32
 """Trips of a Keras recurrence that TensorFlow allows to be under way at once, unless the op says otherwise."""
 
@@ -69,7 +72,7 @@ def loop_backlog(program: Program, batch: int) -> int:
 
 
 def _parallel_trips(loop: Op) -> int:
-    limit = loop.attrs.get("parallel_iterations")
+    limit = loop.attrs.get(TRIPS_AT_ONCE)
     return limit if isinstance(limit, int) else PARALLEL_TRIPS
 
 

@@ -114,10 +114,10 @@ def _as_arguments(placed: GraphDef, graph: Any) -> dict[str, Any]:
     return replaced
 
 
-def one_trip_at_a_time(node: Any) -> None:
-    """Let a loop that is lowered begin a trip when the one before is done: TensorFlow allows ten or more at once."""
+def limit_trips_at_once(node: Any, trips: int) -> None:
+    """Let a loop that is lowered have so many trips under way at once: TensorFlow allows ten or more."""
     if LOWERING_ATTRIBUTE in node.attr:
-        node.attr["parallel_iterations"].i = 1
+        node.attr["parallel_iterations"].i = trips
 
 
 def functional_loops(graph_def: GraphDef) -> GraphDef:

@@ -128,16 +128,23 @@ def _executed(graph_def: GraphDef, executions: Sequence[tuple[int, int]], loose:
         node = result.node.add()
         node.CopyFrom(graph_def.node[index])
         node.attr.pop("_class", None)
-        compat.one_trip_at_a_time(node)
+        compat.limit_trips_at_once(node, 1)
         _rewire(node, latest, keep_control=not again)
         if again:
             node.name = latest[graph_def.node[index].name] = copy_name(node.name, again)
     if loose is None:
         _chain(result.node)
     else:
-        _hold(result, loose)
+        _hold(list(result.node), loose, result.node.add)
+    inside = {}
+    for n, body in loose.bodies.items() if loose else ():
+        compat.limit_trips_at_once(result.node[n], body.at_once)
+        inside[body_names(result.node[n])[1]] = body
     for function in result.library.function:
-        _chain(in_function_order(function))
+        if function.signature.name in inside:
+            _hold(_listed(function), inside[function.signature.name], function.node_def.add)
+        else:
+            _chain(in_function_order(function))
     return result
 
 
@@ -159,11 +166,16 @@ def _rewire(node: Any, latest: Mapping[str, str], keep_control: bool) -> None:
 
 def in_function_order(function: Any) -> list[Any]:
     """The nodes of a FunctionDef in the order that `lowtide.tf.build` lists them, to be edited in place."""
-    flat, _ = compat.function_as_graph(function)
     arguments = {argument.name for argument in function.signature.input_arg}
+    return [node for node in _listed(function) if node.name not in arguments]
+
+
+def _listed(function: Any) -> list[Any]:
+    """As `in_function_order`, with a placeholder for each argument, as the Program of a body has it."""
+    flat, _ = compat.function_as_graph(function)
     ranked = in_order(flat.node, {node.name: i for i, node in enumerate(flat.node)})
     own = {node.name: node for node in function.node_def}
-    return [own[node.name] for node in ranked if node.name not in arguments]
+    return [own.get(node.name, node) for node in ranked]
 
 
 def _chain(nodes: Sequence[Any]) -> None:
@@ -183,15 +195,15 @@ def _chain(nodes: Sequence[Any]) -> None:
         previous = node.name
 
 
-def _hold(graph_def: GraphDef, loose: Loose) -> None:
+def _hold(nodes: Sequence[Any], loose: Loose, add: Callable[..., Any]) -> None:
     """The control edges of a partial order; gates are nodes that do nothing."""
-    nodes = list(graph_def.node)
     name = lambda n: f"^{nodes[n].name}" if n >= 0 else f"^{GATE}_{~n}"  # noqa: E731
     for node, after in zip(nodes, loose.after, strict=True):
+        node.attr.pop("_class", None)
         node.input.extend(map(name, after))
     _keep_apart(nodes)
     for number, waits in enumerate(loose.gates):
-        gate = graph_def.node.add(name=f"{GATE}_{number}", op="NoOp", device=nodes[-1].device)
+        gate = add(name=f"{GATE}_{number}", op="NoOp", device=nodes[-1].device)
         gate.input.extend(map(name, waits))
 
 
@@ -206,11 +218,11 @@ def _keep_apart(nodes: Sequence[Any]) -> None:
     of which one waits for the other never have the same.
     """
     kinds = {node.name: node.op for node in nodes}
-    gradients: dict[Any, str] = {}  # what a gradient of a filter or a bias reads, and the last that read it
+    gradients: dict[str, str] = {}  # what a gradient of a filter or a bias reads, and the last that read it
     for node in nodes:
-        source = parse_tensor(node.input[0]).node if node.input else ""
+        source = node.input[0].partition(":")[0] if node.input else ""
         if node.op == "BiasAddGrad" or "BackpropFilter" in node.op:
-            read = parse_tensor(node.input[0 if node.op == "BiasAddGrad" else 2])
+            read = node.input[0 if node.op == "BiasAddGrad" else 2].removesuffix(":0")
             _wait_for(node, gradients.get(read, ""))
             gradients[read] = node.name
         elif node.op == "BiasAdd" or kinds.get(source) in _PADS:
