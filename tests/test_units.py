@@ -37,6 +37,8 @@ def test_a_percentage_is_of_something() -> None:
     assert parse_size(" 12.5 %", of=1 << 30) == 1 << 27
     with pytest.raises(BadUse, match="percentage"):
         parse_size("80%")
+    with pytest.raises(BadUse, match="or 80%"):
+        parse_size("80percent", of=1000)
 
 
 @pytest.mark.parametrize(

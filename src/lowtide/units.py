@@ -21,14 +21,14 @@ def parse_size(text: str | int, of: int | None = None) -> Bytes:
     if isinstance(text, int) and not isinstance(text, bool):
         return _positive(text, text)
     if not isinstance(text, str):
-        raise _not_a_size(text)
+        raise _not_a_size(text, of)
     if percent := _PERCENT.fullmatch(text):
         if of is None:
             raise BadUse(f"size {text!r}: a percentage means nothing here; give bytes such as 4GiB")
         return _positive(int(of * Fraction(percent[1]) / 100), text)
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise _not_a_size(text)
+        raise _not_a_size(text, of)
     number, prefix, binary, unit = match.groups()
     decimal = bool(unit) and not binary and bool(prefix)
     scale = (1000 if decimal else 1024) ** _BINARY[prefix.upper()]
@@ -57,5 +57,6 @@ def _positive(size: int, text: object) -> Bytes:
     return Bytes(size)
 
 
-def _not_a_size(text: object) -> BadUse:
-    return BadUse(f"size {text!r}: expected a number with an optional unit, such as 4GiB, 900MB or 1073741824")
+def _not_a_size(text: object, of: int | None) -> BadUse:
+    examples = "4GiB, 900MB or 1073741824" if of is None else "4GiB, 900MB, 1073741824 or 80%"
+    return BadUse(f"size {text!r}: expected a number with an optional unit, such as {examples}")

@@ -13,6 +13,7 @@ from tests.report.recordings import a_recording
 
 TARGETS = [
     ("run", "--html", "OUT", "script.py"),
+    ("run", "--perfetto", "OUT", "script.py"),
     ("predict", "--html", "OUT", "script.py"),
     ("plan", "--budget", "1GiB", "--html", "OUT", "script.py"),
     ("report", "a.db", "--html", "OUT"),
@@ -66,3 +67,11 @@ def test_a_page_that_fails_after_the_run_leaves_the_scripts_exit_code(
     assert main(["run", "--out", "run.db", "--html", "page.html", "taken.py"]) == 7
     assert "page.html: is there and was not made by lowtide" in capsys.readouterr().err
     assert (folder / "page.html").read_text() == "mine"
+
+
+def test_a_run_leaves_a_page_and_a_trace_if_asked(folder: Path) -> None:
+    (folder / "empty.py").touch()
+    assert main(["run", "--out", "run.db", "--html", "page.html", "--perfetto", "trace.json", "empty.py"]) == 0
+    assert main(["report", "run.db", "--perfetto", "again.json"]) == 0
+    assert (folder / "page.html").stat().st_size > 1000
+    assert (folder / "trace.json").read_text() == (folder / "again.json").read_text()

@@ -17,9 +17,11 @@ from lowtide.cli.live import LiveLine
 from lowtide.diagnose import diagnose, finding_json, parse_limits
 from lowtide.errors import LowtideError
 from lowtide.remedies import with_simulated_remedies
+from lowtide.report.files import write_text
 from lowtide.report.findings import findings_view, verified_view
 from lowtide.report.html import write_html
 from lowtide.report.page_recording import recording_page
+from lowtide.report.perfetto import perfetto_trace
 from lowtide.report.recording import print_recording
 from lowtide.report.recording_json import recording_json
 from lowtide.report.words import unjudged_words
@@ -62,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="who counts Python's and NumPy's memory, by line (default off: each slows the script down)",
     )  # fmt: skip
     parser.add_argument("--html", type=place, metavar="OUT", help="write one self-contained page as well")
+    parser.add_argument("--perfetto", type=place, metavar="OUT", help="write a trace for the Perfetto UI as well")
     parser.add_argument(
         "--json", action="store_true",
         help="one JSON object on standard output, findings included; the script's own output goes to standard error",
@@ -97,11 +100,13 @@ def run(options: argparse.Namespace) -> int:
         with _output_aside():
             checked = list(verify(ended.recording, findings, options.target, options.arguments, options.module))
         console.print(verified_view([one._asdict() for one in checked]))
-    if options.html:
-        try:
+    try:
+        if options.html:
             write_html(recording_page(ended.recording, listed), options.html)
-        except LowtideError as error:  # the exit code stays the script's
-            print(f"lowtide: {error}", file=sys.stderr)
+        if options.perfetto:
+            write_text(perfetto_trace(ended.recording), options.perfetto)
+    except LowtideError as error:  # the exit code stays the script's
+        print(f"lowtide: {error}", file=sys.stderr)
     if options.json:
         print(json.dumps(recording_json(ended.recording, listed), indent=2))
     broken = limits.broken(ended.recording, findings) if limits else []
