@@ -54,6 +54,10 @@ SKIP = 3
 """Rounds at the beginning that do not count: tracing, warm-up and most of the detailed steps."""
 WAKING = 0.3
 """Of a block's steps: the first, that do not count either."""
+KNOWN_WITHIN, MOST = 0.01, 4
+"""Rounds go on until the standard error of the time is no more than this, or to so many times the usual number."""
+MEDIAN_FROM_QUARTILES = 0.93
+"""The standard error of a median: this times the distance of the quartiles, over the root of how many there were."""
 SECONDS = 300
 """For a process to start, to run a block, or to end."""
 LOWTIDE = [sys.executable, "-m", "lowtide.cli.main", "run"]
@@ -159,7 +163,7 @@ class Runner:
 
 
 def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> list[Runner]:
-    """Every way's blocks, taken by turns."""
+    """Every way's blocks, taken by turns: at least so many rounds."""
     random = Random(0)
     task = progress.add_task(f"{kind}: starting {len(ways)} processes", total=rounds * len(ways))
     with contextlib.ExitStack() as stack:
@@ -170,16 +174,29 @@ def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> l
             stack.callback(runner.close)
         for runner in runners:
             runner.ready()
-        for _ in range(rounds):
+        done = 0
+        while done < rounds or (done < MOST * rounds and not is_known(runners)):
             for runner in random.sample(runners, len(runners)):
-                progress.update(task, description=f"{kind}: {runner.way}")
+                progress.update(task, description=f"{kind}: {runner.way}", total=max(rounds, done + 1) * len(ways))
                 runner.block()
                 progress.advance(task)
+            done += 1
         for runner in runners:
             progress.update(task, description=f"{kind}: {runner.way} ends")
             runner.finish()
     progress.remove_task(task)
     return runners
+
+
+def is_known(runners: list[Runner]) -> bool:
+    """Whether the ratio that has to keep the bound would be nearly the same if all were done again: its standard error,
+    from the quartiles, as they go. Noise of the machine takes more rounds, not a worse figure."""
+    middles = {r.way: [statistics.median(b - a for a, b in block.times) for block in r.blocks[SKIP:]] for r in runners}
+    if BOUND not in middles:
+        return True
+    ratios = [mine / plain for mine, plain in zip(middles[BOUND], middles["plain"], strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4)
+    return bool(MEDIAN_FROM_QUARTILES * (high - low) / len(ratios) ** 0.5 <= KNOWN_WITHIN)
 
 
 def rounds_of(runner: Runner, base: Runner) -> list[tuple[list[float], list[float]]]:
@@ -237,7 +254,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="the two plain ones always run")
-    parser.add_argument("--blocks", type=int, default=24, help="rounds of turns that count")
+    parser.add_argument("--blocks", type=int, default=24, help="rounds of turns that count, at least")
     options = parser.parse_args()
     console = Console(width=96)
     kinds: dict[str, list[dict[str, Any]]] = {}
