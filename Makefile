@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit unit-fit unit-tensorflow unit-others clean bench-predict bench-spread bench-fit bench-planner bench-diagnose bench-run bench-page
+.PHONY: demo test lint unit unit-fit unit-tensorflow unit-others clean bench-predict bench-fit bench-planner bench-diagnose bench-run bench-page
 
 demo: $(READY)
 	$(BIN)/lowtide predict examples/unet.py
@@ -32,9 +32,6 @@ unit-others: $(READY)
 
 bench-predict: $(READY)
 	$(BIN)/python -m benchmarks.predict; code=$$?; $(BIN)/python -m benchmarks.quote; exit $$code
-
-bench-spread: $(READY)
-	$(BIN)/python -m benchmarks.spread
 
 bench-fit: $(READY)
 	$(BIN)/python -m benchmarks.fit; code=$$?; $(BIN)/python -m benchmarks.fit_quote; exit $$code

@@ -25,6 +25,7 @@ from lowtide.plan.problem import Point, Report, Schedule, Smallest, silent
 from lowtide.plan.room import PIPELINES, Fit, fit_within, is_all_there_is, smallest_region
 from lowtide.program import Program
 from lowtide.simulate import Steps, Timeline, simulate, tidy_order
+from lowtide.simulate.step import LOOSE_ENDS, has_loose_ends
 from lowtide.units import format_size
 
 ATTEMPTS = 6
@@ -136,11 +137,11 @@ def make_plan(
 
 def spare_in(program: Program, batch: int, budget: int) -> int:
     """Bytes of a budget that a plan leaves alone."""
-    return int(budget * _spare_share(budget)) + SPARE_BYTES + bytes_ahead(program, batch)
+    return int(budget * _spare_share(program, budget)) + SPARE_BYTES + bytes_ahead(program, batch)
 
 
-def _spare_share(budget: int) -> float:
-    return SPARE_OF_SMALL if budget < SMALL else SPARE
+def _spare_share(program: Program, budget: int) -> float:
+    return SPARE_OF_SMALL if budget < SMALL else LOOSE_ENDS if has_loose_ends(program) else SPARE
 
 
 def bytes_ahead(program: Program, batch: int) -> int:
@@ -150,7 +151,7 @@ def bytes_ahead(program: Program, batch: int) -> int:
 def budget_for(program: Program, batch: int, peak: int) -> int:
     """The smallest budget that a plan with this peak is within."""
     needed = peak + SPARE_BYTES + bytes_ahead(program, batch)
-    return int(needed / (1 - _spare_share(needed))) + 1
+    return int(needed / (1 - _spare_share(program, needed))) + 1
 
 
 class _Search:

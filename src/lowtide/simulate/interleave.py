@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from math import inf
 from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
 
 from lowtide.program import Op, Program
 from lowtide.simulate.bfc import OutOfMemory
+from lowtide.simulate.buffers import Trace
 from lowtide.simulate.executor import BUSY, THREADS, Executor
 from lowtide.simulate.machine import run_overlapped
 from lowtide.simulate.replay import Replay
@@ -68,25 +71,45 @@ def keeps(
     """
     held = _with_gates(program, order, loose)
     flat, twins = unrolled(held, batch) if loose.bodies else (held, None)
-    traces = list(run_overlapped(flat, batch, _plays(flat, batch, twins)))
-    if ceiling.limit is not None and timeline.chunk_peak * FAR > ceiling.limit:
-        replay = Replay(flat, traces[0])
-        replay.prepare(timeline.preparation)
-        if any(abs(replay.step(trace).chunk_peak / timeline.chunk_peak - 1) > NEAR for trace in traces):
-            return False
+    traces = run_overlapped(flat, batch, _plays(flat, batch, twins))
+    first = next(traces)
+    predicted, limit = timeline.chunk_peak, ceiling.limit
+    watches = []
+    if limit is not None and predicted * FAR > limit:
+        watches.append(_Watch(flat, first, timeline, predicted * (1 - NEAR), predicted * (1 + NEAR)))
+    if ceiling.walled:
+        taken = max((b.bytes for b in timeline.buffers if b.start >= 0), default=0), ceiling.ahead
+        watches.append(_Watch(flat, first, timeline, 0, inf, limit, taken))
+    else:
+        most = 0.0 if limit is None else limit * (1 - UNPLAYED) - ceiling.ahead
+        watches.append(_Watch(flat, first, timeline, 0, max(predicted * (1 + TOLERANCE), most)))
     try:
-        replay = Replay(flat, traces[0], ceiling.limit if ceiling.walled else None)
-        replay.prepare(timeline.preparation)
-        if ceiling.walled:
-            replay.take(max((b.bytes for b in timeline.buffers if b.start >= 0), default=0))
-            replay.take(ceiling.ahead)
-        peak = max(replay.step(trace).chunk_peak for trace in traces)
+        return all(watch.goes_well(trace) for trace in chain([first], traces) for watch in watches)
     except OutOfMemory:
         return False
-    most = timeline.chunk_peak * (1 + TOLERANCE)
-    if ceiling.limit is not None:
-        most = max(most, ceiling.limit * (1 - UNPLAYED) - ceiling.ahead)
-    return ceiling.walled or peak <= most
+
+
+class _Watch:
+    """An allocator's model that plays one step after another, and whether each peak is where it may be."""
+
+    def __init__(
+        self,
+        program: Program,
+        first: Trace,
+        timeline: Timeline,
+        least: float,
+        most: float,
+        limit: int | None = None,
+        taken: Sequence[int] = (),
+    ) -> None:
+        self._replay = Replay(program, first, limit)
+        self._replay.prepare(timeline.preparation)
+        for size in taken:
+            self._replay.take(size)
+        self._least, self._most = least, most
+
+    def goes_well(self, trace: Trace) -> bool:
+        return self._least <= self._replay.step(trace).chunk_peak <= self._most
 
 
 def _plays(held: Program, batch: int, twins: Sequence[int] | None) -> Iterator[list[int]]:

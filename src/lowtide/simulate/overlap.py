@@ -26,7 +26,7 @@ narrow all over where a plan is at its budget all over.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from itertools import accumulate
 
 from lowtide.ops import ANY_INPUT, UNKNOWN, Act, Rule, is_lowered, rule_at, rule_of
@@ -81,14 +81,14 @@ def loosened(
     tries = [(share, 0) for share in ALL_OVER if roomy]
     if not ceiling.walled:
         tries += [(share, step.last_above(int(most * share)) + 1) for share in AFTER_THE_PEAK]
-    for share, begin in tries:
-        loose = _gated(program, order, step.waits(int(most * share), begin), variables)
-        bodies = loops.loosened(batch, int(most * (share + IN_LOOPS if roomy else share)), begin)
-        for choice in (bodies, {}) if bodies else ({},):
-            chosen = loose._replace(bodies=choice)
-            if keeps(program, batch, order, chosen, timeline, ceiling):
+    orders = [_gated(program, order, step.waits(int(most * share), begin), variables) for share, begin in tries]
+    orders.append(strict(program, order))
+    for bodies in loops.ways(batch, int(most * (1 + IN_LOOPS if roomy else 1))):
+        for loose in orders:
+            chosen = loose._replace(bodies=bodies)
+            if chosen == orders[-1] or keeps(program, batch, order, chosen, timeline, ceiling):
                 return chosen
-    return strict(program, order)
+    raise AssertionError("unreachable: the last way is the strict order")
 
 
 def _is_roomy(timeline: Timeline, ceiling: Ceiling) -> bool:
@@ -186,22 +186,22 @@ class _Loops:
                 for number, body in self._bodies.items()
             }
 
-    def loosened(self, batch: int, room: int, begin: int) -> dict[int, Loose]:
-        """As `Loose.bodies`; those before the op `begin` of the order stay as they are."""
-        result: dict[int, Loose] = {}
-        if not self._are_simple or all(min(runs) < begin for runs in self._runs.values()):
-            return result
-        for number, runs in self._runs.items():
-            body, listed = self._bodies[number], range(len(self._bodies[number].ops))
-            if min(runs) < begin:
-                loose = strict(body, listed)
-            else:
-                step = self._footprints[number]
-                loose = _gated(body, listed, step.waits(room), _variables_in_turn(body, batch, listed))
-                if step.most_of_two_trips() <= room and _is_done_in_any_order(body):
-                    loose = loose._replace(at_once=2)
-            result.update(dict.fromkeys(runs, loose))
-        return result
+    def ways(self, batch: int, room: int) -> Iterator[dict[int, Loose]]:
+        """What to try as `Loose.bodies`, the fastest first, at last nothing."""
+        if self._are_simple and self._runs:
+            one = {number: self._loosened(number, batch, room) for number in self._runs}
+            two = {number: body._replace(at_once=self._at_once(number, room)) for number, body in one.items()}
+            for bodies in (two, one) if two != one else (one,):
+                yield {n: bodies[number] for number, runs in self._runs.items() for n in runs}
+        yield {}
+
+    def _loosened(self, number: int, batch: int, room: int) -> Loose:
+        body, listed = self._bodies[number], range(len(self._bodies[number].ops))
+        return _gated(body, listed, self._footprints[number].waits(room), _variables_in_turn(body, batch, listed))
+
+    def _at_once(self, number: int, room: int) -> int:
+        enough = self._footprints[number].most_of_two_trips() <= room
+        return 2 if enough and _is_done_in_any_order(self._bodies[number]) else 1
 
 
 def _is_done_in_any_order(body: Program) -> bool:

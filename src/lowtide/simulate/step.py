@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from lowtide.errors import BadUse
-from lowtide.ops import is_branching
+from lowtide.ops import is_branching, is_lowered
 from lowtide.program import Chunk, Program
 from lowtide.simulate.bfc import OutOfMemory, rounded
 from lowtide.simulate.buffers import ALWAYS, Trace
@@ -25,6 +25,9 @@ FEWEST_STEPS, SOME_STEPS, MOST_STEPS = 3, 8, 16
 of more where a step is short. A plan writes them in place: fewer tell, and very many plans are looked at."""
 SOME_OPS, MOST_OPS = 24_000, 96_000
 """Ops in all these steps."""
+LOOSE_ENDS = 0.015
+"""Of an allocator: what steps with loops have to leave alone. What a loop held is freed at its end in any order, beside
+the ops that come next; where pieces lie wanders from step to step by as much."""
 RUNS = 4
 """Runs that an allocator which cannot grow has to get through, each with its batches coming at other moments."""
 
@@ -62,6 +65,7 @@ class Steps:
         self._small_change = _small_change(last, self._small)
         self.most_alive = _most_alive(self._habits[0][0])
         """Requested bytes."""
+        self.loose_ends = LOOSE_ENDS if has_loose_ends(program) else 0.0
 
     def timeline(self, limit: int | None = None) -> Timeline:
         """On the allocator whose map the Program has, or an empty one, that grows up to `limit`.
@@ -109,7 +113,8 @@ class Steps:
     def goes_beside_a_pipeline(self, chunks: Sequence[Chunk], gaps: Sequence[int], ahead: int, early: float) -> bool:
         """Whether the same goes through while an input pipeline makes batches until `ahead` are ready, each in that
         first part of a step: a few runs in which they come at other moments."""
-        return not ahead or self._goes(chunks, self._with(gaps, chunks), ahead, early, RUNS)
+        nothing_comes = not ahead and not self.loose_ends
+        return nothing_comes or self._goes(chunks, self._with(gaps, chunks), ahead, early, RUNS)
 
     def goes_on_beside_a_pipeline(self, chunks: Sequence[Chunk], ahead: int, early: float) -> bool:
         """The same for steps that have run on the allocator that has this map: as exact, so fewer runs tell."""
@@ -127,6 +132,7 @@ class Steps:
                     replay = Replay(program, traces[0], limit, has_run=preparation is None)
                     if preparation is not None:
                         replay.prepare(preparation)
+                        replay.take(int(limit * self.loose_ends))
                     replay.steps_beside_a_pipeline(traces, ahead, early, Random(seed))
                 except OutOfMemory:
                     return False
@@ -152,6 +158,10 @@ class Steps:
         """Of all habits."""
         outcomes = (_worst(program, traces, limit, preparation) for traces in self._habits)
         return max(outcomes, key=lambda outcome: outcome.peak.chunk_peak)
+
+
+def has_loose_ends(program: Program) -> bool:
+    return any(op.trips is not None and is_lowered(op) for op in program.ops)
 
 
 def _steps_to_play(program: Program, batch: int, most_steps: int, most_ops: int) -> int:
