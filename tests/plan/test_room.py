@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from lowtide.errors import Infeasible
+from lowtide.ops import LOWERING_ATTRIBUTE
 from lowtide.plan import make_plan
 from lowtide.plan.room import fit_within, in_one_region, is_all_there_is, resized, smallest_region
 from lowtide.program import Chunk, Dim, Op, Program
-from lowtide.simulate import Steps, simulate
-from tests.drafts import Draft
+from lowtide.simulate import OutOfMemory, Steps, simulate
+from lowtide.simulate.step import LOOSE_ENDS
+from tests.drafts import ROW, Draft
 from tests.plan.test_plan import step_of_layers
 
 MIB = 1 << 20
@@ -141,6 +143,33 @@ def test_chunks_may_add_up_to_all_there_is_as_long_as_every_request_finds_one() 
     fit = fit_within(Steps(program, 4), region(size), 0)
     assert fit is not None
     assert fit.timeline.peak <= fit.timeline.chunk_peak <= size
+
+
+@pytest.mark.parametrize("lowered", [True, False])
+def test_steps_with_lowered_loops_leave_a_part_alone(lowered: bool) -> None:
+    """In a region that the step goes through exactly there is nothing for what a loop's end may do to the pieces."""
+    inside = Draft()
+    x = inside.argument("x", (Dim(1024), Dim(256)))
+    body = inside.program(inside.op("next", "MatMul", x, shape=(Dim(1024), Dim(256))))
+    condition = Draft()
+    x = condition.argument("x", (Dim(1024), Dim(256)))
+    test = condition.program(condition.op("less", "Less", x, x, shape=(), dtype="bool"))
+    draft = Draft()
+    begun, made = draft.op("begin", "MatMul", draft.argument(), shape=(Dim(1024), Dim(256))), draft.value(ROW)
+    attrs: dict[str, object] = {LOWERING_ATTRIBUTE: True} if lowered else {}
+    draft.ops.append(Op("loop", "While", (begun,), (made,), attrs=attrs, bodies=(0, 1), trips=Dim(3)))
+    program = draft.program(made, functions=[test, body])
+    exact = next(size for size in range(MIB, 8 * MIB, 1 << 12) if _goes_exactly(program, size))
+    assert goes(program, exact) is not lowered
+    assert goes(program, int(exact * (1 + 2 * LOOSE_ENDS)))
+
+
+def _goes_exactly(program: Program, size: int) -> bool:
+    try:
+        Steps(program, 4).timeline_in(region(size))
+    except OutOfMemory:
+        return False
+    return True
 
 
 def test_a_plan_for_an_allocator_that_cannot_grow_goes_through_it() -> None:
