@@ -34,8 +34,16 @@ WATCHED = 4
 def main(name: str, batch: int, mode: str) -> None:
     entry = next(e for e in ENTRIES if e.name == name and e.batch == batch)
     workload = entry.build(batch)
+    build_optimizer(workload)
     answer = {"fixed": fixed, "plain": plain, "run": run_only}[mode](workload, batch)
     print(json.dumps({"name": name, "batch": batch, "mode": mode, **answer}))
+
+
+def build_optimizer(workload: Workload) -> None:
+    """As `fit` does before it traces the step: slots that are made inside the step lie elsewhere."""
+    optimizer = getattr(workload.model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(workload.model.trainable_variables)
 
 
 def captured(workload: Workload) -> Step:
