@@ -25,8 +25,12 @@ from lowtide.simulate.replay import Replay
 from lowtide.simulate.timeline import Timeline
 from lowtide.simulate.unroll import TRIPS_AT_ONCE, unrolled
 
-PLAYED = 8
-"""Steps, one after another on the same allocator."""
+PLAYED, FEWEST_PLAYED = 8, 2
+"""Steps, one after another on the same allocator; fewer if they are long, where each has very many ways in it."""
+OPS_PLAYED = 80_000
+"""In all of them, about."""
+MOST_OPS = 120_000
+"""In one step whose loops are written out: longer ones are not played."""
 TOLERANCE = 0.002
 """Of the order's own peak: what chunks may always exceed it by."""
 NEAR, FAR = 0.012, 1.5
@@ -70,7 +74,7 @@ def keeps(
     and what is ahead; how its chunks add up does not matter then. Far below the ceiling nobody minds the prediction.
     """
     held = _with_gates(program, order, loose)
-    flat, twins = unrolled(held, batch) if loose.bodies else (held, None)
+    flat, twins = unrolled(held, batch, most_ops=MOST_OPS) if loose.bodies else (held, None)
     traces = run_overlapped(flat, batch, _plays(flat, batch, twins))
     first = next(traces)
     predicted, limit = timeline.chunk_peak, ceiling.limit
@@ -115,7 +119,7 @@ class _Watch:
 def _plays(held: Program, batch: int, twins: Sequence[int] | None) -> Iterator[list[int]]:
     executor, random = Executor(held, batch, twins, luck=BUSY), Random(0)
     anyhow = _Anyhow(held)
-    for turn in range(PLAYED):
+    for turn in range(min(PLAYED, max(FEWEST_PLAYED, OPS_PLAYED // max(1, len(held.ops))))):
         yield executor.run(random) if turn % 2 else anyhow.run(random)
 
 

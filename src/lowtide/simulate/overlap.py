@@ -31,10 +31,10 @@ from itertools import accumulate
 
 from lowtide.ops import ANY_INPUT, UNKNOWN, Act, Rule, is_lowered, rule_at, rule_of
 from lowtide.program import Op, Program
-from lowtide.simulate.interleave import Ceiling, Loose, keeps
+from lowtide.simulate.interleave import MOST_OPS, Ceiling, Loose, keeps
 from lowtide.simulate.machine import Parts, Watched, run_watched
 from lowtide.simulate.timeline import Timeline
-from lowtide.simulate.unroll import MOST_OPS, ops_executed
+from lowtide.simulate.unroll import ops_executed
 
 WIDEST = 400
 """Ops. Wider windows gain no time, and mix what lies further apart."""

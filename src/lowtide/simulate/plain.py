@@ -5,9 +5,9 @@ remembers the steps before. And every run has habits of its own, because hash se
 edges (`lowtide.simulate.edges`): the same script may need a third more the next time. So: some processes of the
 executor's model, each a few steps on the allocator's model, and of each the largest peak after the warm-up.
 
-The range is for the largest peak of a few runs, each of `MEASURED_STEPS` steps after `WARM_UP_STEPS`. It lies around the
-run that needs most of ten: another run of the same script may have other habits and stay below it, some by a third, and
-in many thousand steps one may go beyond it.
+The range is for the largest peak of a few runs, each of `MEASURED_STEPS` steps after `WARM_UP_STEPS`. It lies around
+the run that needs most of ten: another run of the same script may have other habits and stay below it, some by a third,
+and in many thousand steps one may go beyond it.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ FEWEST_STEPS, SOME_STEPS, MOST_STEPS = 3, 8, 16
 of more where a step is short. A plan writes them in place: fewer tell, and very many plans are looked at."""
 SOME_OPS, MOST_OPS = 24_000, 96_000
 """Ops in all these steps."""
+TIMES_IN_LOOPS = 3
+"""As many where most are in loops: they are small, and pieces wander more."""
 LOOSE_ENDS = 0.015
 """Of an allocator: what steps with loops have to leave alone. What a loop held is freed at its end in any order, beside
 the ops that come next; where pieces lie wanders from step to step by as much."""
@@ -165,9 +167,11 @@ def has_loose_ends(program: Program) -> bool:
 
 
 def _steps_to_play(program: Program, batch: int, most_steps: int, most_ops: int) -> int:
-    if ops_executed(program, batch) * most_steps <= most_ops:
+    ops = ops_executed(program, batch)
+    if ops * most_steps <= most_ops:
         return most_steps
-    return min(SOME_STEPS, max(FEWEST_STEPS, most_ops // len(program.ops)))
+    few = min(most_ops // len(program.ops), TIMES_IN_LOOPS * most_ops // ops)
+    return min(SOME_STEPS, max(FEWEST_STEPS, few))
 
 
 def _habits(program: Program, steps: int) -> tuple[tuple[int, ...], ...]:

@@ -35,12 +35,13 @@ class Unrolled(NamedTuple):
     twins: tuple[int, ...]
 
 
-def unrolled(program: Program, batch: int, largest: bool = True) -> Unrolled:
+def unrolled(program: Program, batch: int, largest: bool = True, most_ops: int | None = None) -> Unrolled:
     """The same step written out at this batch size; the Program itself if there is nothing to write out or too much.
 
     `largest`: whether, of branches of which none is usual, the one with most bytes is taken or that with least.
     """
-    if not any(_is_loop(op) or is_branch(op) for op in program.ops) or ops_executed(program, batch) > MOST_OPS:
+    most = MOST_OPS if most_ops is None else most_ops
+    if not any(_is_loop(op) or is_branch(op) for op in program.ops) or ops_executed(program, batch) > most:
         return Unrolled(program, tuple(range(len(program.ops))))
     writer = _Writer(program, batch, largest)
     where = {value: value for value in range(len(program.values))}

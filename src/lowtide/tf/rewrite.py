@@ -18,7 +18,7 @@ from lowtide.plan.plan import SMALL, bytes_ahead
 from lowtide.plan.room import is_all_there_is
 from lowtide.program import Program
 from lowtide.simulate import Preparation
-from lowtide.simulate.interleave import Ceiling, Loose
+from lowtide.simulate.interleave import FAR, Ceiling, Loose
 from lowtide.simulate.overlap import loosened
 from lowtide.tf import compat
 from lowtide.tf.build import body_names
@@ -49,7 +49,7 @@ def planned_graph(graph_def: GraphDef, plan: Plan) -> GraphDef:
         executions.append((node, runs.get(node, 0)))
         runs[node] = runs.get(node, 0) + 1
     program, timeline = plan.program, plan.timeline
-    if timeline.peak - timeline.resident < SMALL:
+    if timeline.peak - timeline.resident < SMALL and plan.budget < FAR * timeline.chunk_peak:
         return _executed(graph_def, executions, None)  # only the whole order is safe
     walled = is_all_there_is(program.chunks, plan.budget)
     ceiling = Ceiling(plan.budget, bytes_ahead(program, timeline.batch), walled)
