@@ -34,7 +34,7 @@ from lowtide.tf.fit import PlannedStep, planned_function, planned_model, settled
 from lowtide.tf.trace import flat_tensors
 
 TINY = 1 << 20
-ROUNDS = 7
+ROUNDS = 15
 
 
 def built(name: str, batch: int) -> Workload:
