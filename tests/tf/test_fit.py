@@ -132,7 +132,7 @@ print("losses", len(history.history["loss"]))
 """
 
 
-@pytest.mark.parametrize(("mib", "ends"), [(4, 0), (40, 1)], ids=["that leaves room", "that does not"])
+@pytest.mark.parametrize(("mib", "ends"), [(6, 0), (40, 1)], ids=["that leaves room", "that does not"])
 def test_a_step_is_planned_anew_when_the_script_has_taken_a_part_of_the_budget(
     tmp_path: Path, mib: int, ends: int
 ) -> None:
