@@ -170,7 +170,8 @@ class _Machine(TensorLists):
         parts: Parts = {}
         trips: dict[int, list[Parts]] = {}
         held: dict[int, int] = {}
-        bodies = {self._main.functions[op.bodies[1]].path: op.bodies[1] for op in self._main.program.ops if op.trips}
+        loops = [op for op in self._main.program.ops if op.trips is not None]
+        bodies = {self._main.functions[op.bodies[1]].path: op.bodies[1] for op in loops}
         in_turn = self._in_turn
 
         def one_by_one(code: Compiled, indices: Sequence[int], where: dict[int, int]) -> None:
