@@ -5,6 +5,7 @@ from lowtide.ops.scratch import HALVES, OWN_KERNEL, SCRATCH_FIRST, SCRATCH_OF_OW
 from lowtide.ops.table import (
     ANY_INPUT,
     LOWERING_ATTRIBUTE,
+    TRIPS_AT_ONCE,
     UNKNOWN,
     WANTED_ATTRIBUTES,
     WANTS_CONSTANTS,
@@ -21,6 +22,7 @@ __all__ = [
     "OWN_KERNEL",
     "SCRATCH_FIRST",
     "SCRATCH_OF_OWN_KERNELS",
+    "TRIPS_AT_ONCE",
     "UNKNOWN",
     "WANTED_ATTRIBUTES",
     "WANTS_CONSTANTS",

@@ -287,6 +287,8 @@ TABLE: Mapping[str, Rule] = {
     ),
 }  # fmt: skip
 
+TRIPS_AT_ONCE = "parallel_iterations"
+"""The attribute of a loop that says how many of its trips may be under way at once."""
 LOWERING_ATTRIBUTE = "_lower_using_switch_merge"
 """Of a loop that TensorFlow runs as ops among ops. Without it one kernel runs the loop, and its bodies as functions."""
 
@@ -294,7 +296,7 @@ WANTED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("VariableV2", "Variable", "VarHandleOp"), ("shape", "dtype")),
     **dict.fromkeys(("MatMul", "_FusedMatMul"), ("transpose_a", "transpose_b")),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), ("adj_x", "adj_y")),
-    **dict.fromkeys(("While", "StatelessWhile"), ("parallel_iterations", LOWERING_ATTRIBUTE)),
+    **dict.fromkeys(("While", "StatelessWhile"), (TRIPS_AT_ONCE, LOWERING_ATTRIBUTE)),
     "Einsum": ("equation",),
     "Unpack": ("axis",),
     "StridedSlice": ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),

@@ -16,6 +16,7 @@ from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
 
+from lowtide.ops import TRIPS_AT_ONCE
 from lowtide.program import Op, Program
 from lowtide.simulate.bfc import OutOfMemory
 from lowtide.simulate.buffers import Trace
@@ -23,7 +24,7 @@ from lowtide.simulate.executor import BUSY, THREADS, Executor
 from lowtide.simulate.machine import run_overlapped
 from lowtide.simulate.replay import Replay
 from lowtide.simulate.timeline import Timeline
-from lowtide.simulate.unroll import TRIPS_AT_ONCE, unrolled
+from lowtide.simulate.unroll import unrolled
 
 PLAYED, FEWEST_PLAYED = 8, 2
 """Steps, one after another on the same allocator; fewer if they are long, where each has very many ways in it."""

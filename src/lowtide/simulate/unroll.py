@@ -13,12 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from lowtide.ops import TRIPS_AT_ONCE
 from lowtide.program import Op, Program, Value
 from lowtide.simulate.branches import is_branch, taken_branch
 from lowtide.simulate.buffers import lasting_constants
-
-TRIPS_AT_ONCE = "parallel_iterations"
-"""The attribute of a loop that says how many of its trips may be under way at once."""
 
 PARALLEL_TRIPS = 32
 """Trips of a Keras recurrence that TensorFlow allows to be under way at once, unless the op says otherwise."""

@@ -31,7 +31,7 @@ from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.training import saver
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from lowtide.ops import LOWERING_ATTRIBUTE
+from lowtide.ops import LOWERING_ATTRIBUTE, TRIPS_AT_ONCE
 from lowtide.tf.counting import USE_BFC, variable
 
 _LOWERED_LATER = "_lowtide_lower"
@@ -117,7 +117,7 @@ def _as_arguments(placed: GraphDef, graph: Any) -> dict[str, Any]:
 def limit_trips_at_once(node: Any, trips: int) -> None:
     """Let a loop that is lowered have so many trips under way at once: TensorFlow allows ten or more."""
     if LOWERING_ATTRIBUTE in node.attr:
-        node.attr["parallel_iterations"].i = trips
+        node.attr[TRIPS_AT_ONCE].i = trips
 
 
 def functional_loops(graph_def: GraphDef) -> GraphDef:
