@@ -3,11 +3,12 @@
     python -m benchmarks.run [--only keras ...] [--ways ...] [--blocks N]
 
 All ways of running a script are alive at once and take turns, a block of steps each, one at a time: whatever else the
-machine does meets all of them alike. Each block's median step is compared with that of the plain script's block of the
-same round; `time` is the median of these ratios, so that it is of steps and not of the machine, and `in all` the ratio
-of the sums of all steps, which has in it what happens now and then only. What does not count: the first rounds, the
-first steps of a block, in which a process that slept warms up, and steps recorded in full. The order of turns is drawn
-anew in every round: who goes after whom matters. RAM is the highest RSS of the process.
+machine does meets all of them alike. Each way has several processes, since two processes that do the same differ in
+time by several percent, each keeping to its own. A round's median steps are compared with those of the plain script of
+the same round; `time` is the median of these ratios, so that it is of steps and not of the machine, and `in all` the
+ratio of the sums of all steps, which has in it what happens now and then only. What does not count: the first rounds,
+the first steps of a block, in which a process that slept warms up, and steps recorded in full. The order of turns is
+drawn anew in every round: who goes after whom matters. RAM is the highest RSS, the median of the processes.
 
 The plain script runs both as it is and on the allocator that `lowtide run` puts it on: time is compared with the one as
 it is, RAM with the other, since how much an allocator keeps is not what watching costs (the table has both). Writes
@@ -54,7 +55,7 @@ SKIP = 3
 """Rounds at the beginning that do not count: tracing, warm-up and most of the detailed steps."""
 WAKING = 0.3
 """Of a block's steps: the first, that do not count either."""
-KNOWN_WITHIN, MOST = 0.01, 4
+KNOWN_WITHIN, MOST = 0.01, 3
 """Rounds go on until the standard error of the time is no more than this, or to so many times the usual number."""
 MEDIAN_FROM_QUARTILES = 0.93
 """The standard error of a median: this times the distance of the quartiles, over the root of how many there were."""
@@ -65,6 +66,8 @@ MEMRAY = [sys.executable, "-m", "memray", "run", "--quiet", "--force"]
 WAYS = ("plain", "lowtide", "plain on bfc", "lowtide tracemalloc", "lowtide memray", "memray", "memray native")
 BASES = ("plain", "plain on bfc")
 FEW = ("plain", "lowtide", "plain on bfc")
+PROCESSES = 3
+"""Of each of these few ways; of the others one."""
 TRACED = frozenset({"keras"})
 """Scripts that are run in every way, those that trace the host's memory too, which take minutes; the others in few."""
 BOUND = "lowtide"
@@ -162,22 +165,54 @@ class Runner:
         return any(start <= end and stop >= begin for begin, end in self.in_full)
 
 
-def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> list[Runner]:
+class Way:
+    """All processes that run the script in one way."""
+
+    def __init__(self, runners: list[Runner]) -> None:
+        self.runners = runners
+
+    def rounds(self) -> list[list[list[float]]]:
+        """By round that counts, by process: seconds of its steps."""
+        return [[r.steps_of(n) for r in self.runners] for n in range(SKIP, len(self.runners[0].blocks))]
+
+    def against(self, base: Way) -> list[float]:
+        """By round: the median step of a process here, by the median there; of the processes the median, too."""
+        both = zip(map(_middle, self.rounds()), map(_middle, base.rounds()), strict=True)
+        return [mine / theirs for mine, theirs in both if mine and theirs]
+
+    def cpu(self) -> list[float]:
+        """By round: what a block takes of the processors."""
+        blocks = zip(*(runner.blocks[SKIP:] for runner in self.runners), strict=True)
+        return [statistics.median(block.cpu for block in one) for one in blocks]
+
+    @property
+    def rss(self) -> int:
+        return int(statistics.median(runner.rss for runner in self.runners))
+
+
+def _middle(processes: list[list[float]]) -> float | None:
+    middles = [statistics.median(steps) for steps in processes if steps]
+    return statistics.median(middles) if middles else None
+
+
+def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> dict[str, Way]:
     """Every way's blocks, taken by turns: at least so many rounds."""
     random = Random(0)
-    task = progress.add_task(f"{kind}: starting {len(ways)} processes", total=rounds * len(ways))
+    every = [way for way in ways for _ in range(PROCESSES if way in FEW else 1)]
+    task = progress.add_task(f"{kind}: starting {len(every)} processes", total=rounds * len(every))
     with contextlib.ExitStack() as stack:
-        runners = []
-        for way in ways:
+        runners: list[Runner] = []
+        for way in every:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lowtide-bench-")))
             runners.append(runner := Runner(kind, way, folder))
             stack.callback(runner.close)
         for runner in runners:
             runner.ready()
+        found = {way: Way([runner for runner in runners if runner.way == way]) for way in ways}
         done = 0
-        while done < rounds or (done < MOST * rounds and not is_known(runners)):
+        while done < rounds or (done < MOST * rounds and not is_known(found)):
             for runner in random.sample(runners, len(runners)):
-                progress.update(task, description=f"{kind}: {runner.way}", total=max(rounds, done + 1) * len(ways))
+                progress.update(task, description=f"{kind}: {runner.way}", total=max(rounds, done + 1) * len(every))
                 runner.block()
                 progress.advance(task)
             done += 1
@@ -185,44 +220,36 @@ def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> l
             progress.update(task, description=f"{kind}: {runner.way} ends")
             runner.finish()
     progress.remove_task(task)
-    return runners
+    return found
 
 
-def is_known(runners: list[Runner]) -> bool:
+def is_known(ways: dict[str, Way]) -> bool:
     """Whether the ratio that has to keep the bound would be nearly the same if all were done again: its standard error,
     from the quartiles, as they go. Noise of the machine takes more rounds, not a worse figure."""
-    middles = {r.way: [statistics.median(b - a for a, b in block.times) for block in r.blocks[SKIP:]] for r in runners}
-    if BOUND not in middles:
+    if BOUND not in ways:
         return True
-    ratios = [mine / plain for mine, plain in zip(middles[BOUND], middles["plain"], strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
+    low, _, high = statistics.quantiles(ratios := ways[BOUND].against(ways["plain"]), n=4)
     return bool(MEDIAN_FROM_QUARTILES * (high - low) / len(ratios) ** 0.5 <= KNOWN_WITHIN)
 
 
-def rounds_of(runner: Runner, base: Runner) -> list[tuple[list[float], list[float]]]:
-    """The steps of both in each round that counts."""
-    both = ((runner.steps_of(n), base.steps_of(n)) for n in range(SKIP, len(base.blocks)))
-    return [(mine, theirs) for mine, theirs in both if mine and theirs]
-
-
-def row(runner: Runner, plain: Runner, on_bfc: Runner) -> dict[str, Any]:
-    rounds = rounds_of(runner, plain)
-    each = [statistics.median(mine) / statistics.median(theirs) for mine, theirs in rounds]
+def row(name: str, way: Way, plain: Way, on_bfc: Way) -> dict[str, Any]:
+    each = way.against(plain)
     low, middle, high = statistics.quantiles(each, n=4)
-    mean, plain_mean = (statistics.fmean(chain.from_iterable(some)) for some in zip(*rounds, strict=True))
-    cpu = [(a.cpu, b.cpu) for a, b in zip(runner.blocks[SKIP:], on_bfc.blocks[SKIP:], strict=True)]
+    mean, plain_mean = (statistics.fmean(chain(*chain(*one.rounds()))) for one in (way, plain))
+    cpu = zip(way.cpu(), on_bfc.cpu(), strict=True)
     return {
-        "way": runner.way,
-        "step_seconds": statistics.median(chain.from_iterable(mine for mine, _ in rounds)),
+        "way": name,
+        "processes": len(way.runners),
+        "step_seconds": statistics.median(chain(*chain(*way.rounds()))),
         "time_overhead": middle - 1,
         "time_quartiles": [low - 1, high - 1],
         "time_overhead_in_all": mean / plain_mean - 1,
         "cpu_overhead": statistics.median(a / b for a, b in cpu) - 1,
-        "rss_bytes": runner.rss,
-        "over_plain_bytes": runner.rss - plain.rss,
-        "over_plain_on_bfc_bytes": runner.rss - on_bfc.rss,
+        "rss_bytes": way.rss,
+        "over_plain_bytes": way.rss - plain.rss,
+        "over_plain_on_bfc_bytes": way.rss - on_bfc.rss,
         "rounds": len(each),
-        "detailed_steps": len(runner.in_full),
+        "detailed_steps": max(len(runner.in_full) for runner in way.runners),
     }
 
 
@@ -254,7 +281,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="the two plain ones always run")
-    parser.add_argument("--blocks", type=int, default=24, help="rounds of turns that count, at least")
+    parser.add_argument("--blocks", type=int, default=16, help="rounds of turns that count, at least")
     options = parser.parse_args()
     console = Console(width=96)
     kinds: dict[str, list[dict[str, Any]]] = {}
@@ -262,8 +289,8 @@ def main() -> int:
     with Progress(*columns, console=console, transient=True) as progress:
         for kind in options.only:
             ways = [way for way in (WAYS if kind in TRACED else FEW) if way in options.ways or way in BASES]
-            runners = {r.way: r for r in take_turns(kind, ways, SKIP + options.blocks, progress)}
-            kinds[kind] = [row(runners[way], runners["plain"], runners["plain on bfc"]) for way in ways]
+            found = take_turns(kind, ways, SKIP + options.blocks, progress)
+            kinds[kind] = [row(way, found[way], found["plain"], found["plain on bfc"]) for way in ways]
             progress.console.print(show(kind, kinds[kind]))
     missed = missed_in(kinds)
     if tuple(options.ways) == WAYS:

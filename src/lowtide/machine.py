@@ -51,8 +51,19 @@ def memory(root: Path = Path("/")) -> Memory:
 
 def tightest_group(total: int, root: Path = Path("/")) -> Group | None:
     """Of the groups around this process the one with least left; a limit of `total` or more is none."""
-    limited = [group for group in _groups(root) if group.limit < total]
-    return min(limited, key=lambda group: group.left, default=None)
+    return LimitedGroups(total, root).tightest()
+
+
+class LimitedGroups:
+    """The groups around this process that have a limit below `total`, looked for once: to be asked again and again."""
+
+    def __init__(self, total: int, root: Path = Path("/")) -> None:
+        self._limited = [place for place in _places(root) if (group := place.group()) and group.limit < total]
+
+    def tightest(self) -> Group | None:
+        """The one with least left now."""
+        now = (place.group() for place in self._limited)
+        return min((group for group in now if group), key=lambda group: group.left, default=None)
 
 
 def oom_kills(root: Path = Path("/")) -> int | None:
@@ -84,12 +95,24 @@ _VERSION_1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_ina
 _VERSION_2 = _Files("memory.max", "memory.current", "inactive_file", "memory.events")
 
 
-def _groups(root: Path) -> Iterator[Group]:
+class _Place(NamedTuple):
+    """Where a group's numbers are read."""
+
+    folder: Path
+    files: _Files
+
+    def group(self) -> Group | None:
+        limit, used = _number(self.folder / self.files.limit), _number(self.folder / self.files.used)
+        if limit is None or used is None:
+            return None  # "max", or the root of the tree, which has no limit
+        statistics = dict(line.split(maxsplit=1) for line in _lines(self.folder / "memory.stat"))
+        return Group(str(self.folder), limit, max(0, used - int(statistics.get(self.files.cache, 0))))
+
+
+def _places(root: Path) -> Iterator[_Place]:
     for files, mount, path in _memberships(root):
         for folder in (path, *path.parents):
-            group = _group(root / mount.lstrip("/") / str(folder).lstrip("/"), files)
-            if group is not None:
-                yield group
+            yield _Place(root / mount.lstrip("/") / str(folder).lstrip("/"), files)
 
 
 def _memberships(root: Path) -> Iterator[tuple[_Files, str, PurePosixPath]]:
@@ -116,14 +139,6 @@ def _relative(path: str, inside: str) -> PurePosixPath:
     except ValueError:
         return PurePosixPath("/")  # the group is out of sight; the mount's own root is the nearest that can be read
     return PurePosixPath("/") if ".." in below.parts else "/" / below
-
-
-def _group(folder: Path, files: _Files) -> Group | None:
-    limit, used = _number(folder / files.limit), _number(folder / files.used)
-    if limit is None or used is None:
-        return None  # "max", or the root of the tree, which has no limit
-    statistics = dict(line.split(maxsplit=1) for line in _lines(folder / "memory.stat"))
-    return Group(str(folder), limit, max(0, used - int(statistics.get(files.cache, 0))))
 
 
 def _number(file: Path) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
-from lowtide.machine import tightest_group
+from lowtide.machine import LimitedGroups
 from lowtide.record.types import Machine
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -53,13 +54,18 @@ def available_bytes() -> int:
 
 def cgroup_bytes() -> int | None:
     """What the control group whose limit bites first has in use; None when no limit is below the machine's memory."""
-    group = tightest_group(psutil.virtual_memory().total)
+    group = _limited_groups().tightest()
     return group.used if group is not None else None
 
 
 def cgroup_limit() -> int | None:
-    group = tightest_group(psutil.virtual_memory().total)
+    group = _limited_groups().tightest()
     return group.limit if group is not None else None
+
+
+@functools.cache
+def _limited_groups() -> LimitedGroups:
+    return LimitedGroups(int(psutil.virtual_memory().total))
 
 
 def this_machine() -> Machine:

@@ -75,8 +75,9 @@ def cpu_allocator() -> CpuAllocator | None:
     pointer = ctypes.c_void_p
     try:
         library, allocator = compat._cpu_allocator()
-        get = ctypes.CFUNCTYPE(pointer, pointer, pointer)((_GET_STATS, library))
-        clear = ctypes.CFUNCTYPE(ctypes.c_bool, pointer)((_CLEAR_STATS, library))
+        # Both are read at every step, and take a microsecond: the interpreter's lock is kept meanwhile.
+        get = ctypes.PYFUNCTYPE(pointer, pointer, pointer)((_GET_STATS, library))
+        clear = ctypes.PYFUNCTYPE(ctypes.c_bool, pointer)((_CLEAR_STATS, library))
         record = ctypes.CFUNCTYPE(pointer, pointer, pointer)((_RECORD_MAP, library))
         size_of = ctypes.CFUNCTYPE(ctypes.c_size_t, pointer)((_MAP_SIZE, library))
         to_array = ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer, ctypes.c_int)((_MAP_TO_ARRAY, library))
@@ -84,8 +85,10 @@ def cpu_allocator() -> CpuAllocator | None:
     except (AttributeError, OSError, StopIteration):
         return None
 
+    words_of_stats = ctypes.c_int64 * 32
+
     def stats() -> Stats:
-        words = (ctypes.c_int64 * 32)()
+        words = words_of_stats()
         get(ctypes.addressof(words), allocator)
         return Stats(words[_IN_USE], words[_PEAK], words[_RESERVED])
 

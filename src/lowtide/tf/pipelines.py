@@ -102,10 +102,11 @@ class Pipelines:
         @functools.wraps(original)
         def call(*arguments: Any, **options: Any) -> Any:
             value = arguments[0] if arguments else options.get("value")
-            if isinstance(value, _HOLDING_DATA) and self._watch.alive:
-                self._note(what, value)
+            if not isinstance(value, _HOLDING_DATA) or not self._watch.alive:
+                return original(*arguments, **options)
+            self._note(what, value)
             tensor = original(*arguments, **options)
-            if isinstance(value, np.ndarray) and value.nbytes >= LARGE and _is_array(tensor) and self._watch.alive:
+            if isinstance(value, np.ndarray) and value.nbytes >= LARGE and _is_array(tensor):
                 self._births.note(tensor, Site(CONVERTED, CONVERTED, "", calling_line(), "", "eager"))
             return tensor
 

@@ -21,15 +21,14 @@ from lowtide.program import Source
 from lowtide.record import Site
 from lowtide.tf.device import DeviceCounter
 from lowtide.tf.places import line_of
-from lowtide.tf.watch import Watch
+from lowtide.tf.watch import WHILE_STEPPING, Watch
 
 LEAST = 4 << 20
 """Smaller chunks are made too quickly to be seen being made."""
 FASTEST, SLOWEST, LOOKS = 0.005, 0.05, 4000
 """Seconds between two looks, at first and at last: what the run has lasted divided by so many, in between."""
-STEPPING, WHILE_STEPPING = 1.0, 0.25
-"""Seconds after a step in which another may be expected, and between two looks then: steps have their own records, and
-each look takes the interpreter from them."""
+STEPPING = 1.0
+"""Seconds after a step in which another may be expected."""
 SHARE, SAVED = 0.01, 0.25
 """Reading the allocator's map may take this part of the time, and so many seconds at once where it took less before."""
 

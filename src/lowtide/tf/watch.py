@@ -27,6 +27,9 @@ from lowtide.tf.tracers import traced_bytes, traced_lines
 
 FASTEST, SLOWEST, SAMPLES = 0.1, 2.0, 2000
 """Seconds between samples, first and in a long run; in between, the run's time so far divided by the last."""
+WHILE_STEPPING = 0.5
+"""Seconds between looks of a thread while steps come, at least: steps have their own records, and each look takes the
+interpreter from them."""
 FLUSH_SECONDS = 0.5
 SLOW_SECONDS = 1.0
 SLOW_SHARE = 0.005
@@ -147,7 +150,11 @@ class Watch:
             return None
 
     def _loop(self) -> None:
-        while not self._over.wait(min(SLOWEST, max(FASTEST, self.now / SAMPLES))):
+        steps = 0
+        while True:
+            stepping, steps = self.steps > steps + 1, self.steps
+            if self._over.wait(min(SLOWEST, max(WHILE_STEPPING if stepping else FASTEST, self.now / SAMPLES))):
+                return
             self.attempt("a sample", self.sample)
             if self.now - self._flushed > FLUSH_SECONDS:
                 self.writer.flush()
