@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowtide.plan.offers import largest_batch_within, offers
+from lowtide.plan.offers import OF_ACTIVATIONS, largest_batch_within, offers
 from lowtide.program import Chunk, Dim, Program, Value
 from lowtide.simulate import simulate
 from tests.plan.test_plan import step_of_layers
@@ -38,8 +38,10 @@ def test_sixteen_bits_are_offered_for_the_activations_at_the_peak_unless_they_ha
     program = step_of_layers(6)
     timeline = simulate(program, 4)
     (said,) = (line for line in offers(program, timeline, 0) if "16 bits" in line)
-    alive = sum(b.bytes for b in timeline.alive_at(timeline.peak_at) if b.category == "activations")
+    alive = sum(b.bytes for b in timeline.alive_at(timeline.peak_at) if b.category in OF_ACTIVATIONS)
     assert f"{alive / 2 / 2**20:.2f} MiB" in said
+    beside = replace(program, chunks=(Chunk(0, 1000 * alive, 1000 * alive, True),))
+    assert said in offers(beside, simulate(beside, 4), 0)  # however much lies beside the step
     narrow = half(program)
     assert not [line for line in offers(narrow, simulate(narrow, 4), 0) if "16 bits" in line]
 

@@ -48,7 +48,7 @@ def test_a_budget_that_cannot_be_met_says_what_would_do_and_changes_nothing() ->
     words = answer["message"]
     assert "smallest budget reached" in words
     assert "set by" in words
-    assert "16 bits save about" in words
+    assert "16 bits save up to" in words
     assert "optimizer without slots saves up to" in words
     assert len(words.splitlines()) == 1
 

@@ -12,7 +12,9 @@ from lowtide.simulate import Timeline, simulate
 from lowtide.units import format_size
 
 WORTH = 0.01
-"""Of the peak: what would save less is not offered."""
+"""Of what the step itself holds at the peak: what would save less is not offered."""
+OF_ACTIVATIONS = ("activations", "temporaries")
+"""What has the type of the activations: they, and what the backward pass makes of them."""
 MUCH = 0.1
 """Of the peak: so much beside the step is worth a word."""
 
@@ -23,12 +25,13 @@ def offers(program: Program, timeline: Timeline, room: int) -> list[str]:
     for buffer in timeline.alive_at(timeline.peak_at):
         by_category[buffer.category] = by_category.get(buffer.category, 0) + buffer.bytes
     found = []
+    step = timeline.peak - timeline.untouched
     if batch := largest_batch_within(program, timeline, room):
         found.append(f"batch {batch} instead of {timeline.batch} fits")
-    halved = by_category.get("activations", 0) // 2
-    if halved > WORTH * timeline.peak and not any(value.dtype in HALVES for value in program.values):
-        found.append(f"activations in 16 bits save about {format_size(halved)}")
-    if (slots := by_category.get("optimizer state", 0)) > WORTH * timeline.peak:
+    halved = sum(by_category.get(category, 0) for category in OF_ACTIVATIONS) // 2
+    if halved > WORTH * step and not any(value.dtype in HALVES for value in program.values):
+        found.append(f"activations in 16 bits save up to {format_size(halved)}")
+    if (slots := by_category.get("optimizer state", 0)) > WORTH * step:
         found.append(f"an optimizer without slots saves up to {format_size(slots)}")
     if timeline.untouched > MUCH * timeline.peak:
         size = format_size(timeline.untouched)
