@@ -3,12 +3,13 @@
     python -m benchmarks.run [--only keras ...] [--ways ...] [--blocks N]
 
 All ways of running a script are alive at once and take turns, a block of steps each, one at a time: whatever else the
-machine does meets all of them alike. Each way has several processes, since two processes that do the same differ in
-time by several percent, each keeping to its own. A round's median steps are compared with those of the plain script of
-the same round; `time` is the median of these ratios, so that it is of steps and not of the machine, and `in all` the
-ratio of the sums of all steps, which has in it what happens now and then only. What does not count: the first rounds,
-the first steps of a block, in which a process that slept warms up, and steps recorded in full. The order of turns is
-drawn anew in every round: who goes after whom matters. RAM is the highest RSS, the median of the processes.
+machine does meets all of them alike. The order of turns is drawn anew in every round: who goes after whom matters.
+Processes that do the same differ in time by several percent, each keeping to its own, so each way has several. A
+process's time is the median of its rounds, of each the median step over that of the plain processes of the same round;
+a way's `time` is the mean of its processes over that of the plain ones, and `error` the standard error of it, from how
+much the processes differ. `in all` is the ratio of the sums of all steps, which has in it what happens now and then
+only. What does not count: the first rounds, the first steps of a block, in which a process that slept warms up, and
+steps recorded in full. RAM is the highest RSS, the median of the processes.
 
 The plain script runs both as it is and on the allocator that `lowtide run` puts it on: time is compared with the one as
 it is, RAM with the other, since how much an allocator keeps is not what watching costs (the table has both). Writes
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import platform
 import socket
@@ -55,10 +57,6 @@ SKIP = 3
 """Rounds at the beginning that do not count: tracing, warm-up and most of the detailed steps."""
 WAKING = 0.3
 """Of a block's steps: the first, that do not count either."""
-KNOWN_WITHIN, MOST = 0.01, 3
-"""Rounds go on until the standard error of the time is no more than this, or to so many times the usual number."""
-MEDIAN_FROM_QUARTILES = 0.93
-"""The standard error of a median: this times the distance of the quartiles, over the root of how many there were."""
 SECONDS = 300
 """For a process to start, to run a block, or to end."""
 LOWTIDE = [sys.executable, "-m", "lowtide.cli.main", "run"]
@@ -66,8 +64,8 @@ MEMRAY = [sys.executable, "-m", "memray", "run", "--quiet", "--force"]
 WAYS = ("plain", "lowtide", "plain on bfc", "lowtide tracemalloc", "lowtide memray", "memray", "memray native")
 BASES = ("plain", "plain on bfc")
 FEW = ("plain", "lowtide", "plain on bfc")
-PROCESSES = 3
-"""Of each of these few ways; of the others one."""
+PROCESSES = {"plain": 5, "lowtide": 5, "plain on bfc": 3}
+"""Of the other ways there is one each."""
 TRACED = frozenset({"keras"})
 """Scripts that are run in every way, those that trace the host's memory too, which take minutes; the others in few."""
 BOUND = "lowtide"
@@ -175,10 +173,14 @@ class Way:
         """By round that counts, by process: seconds of its steps."""
         return [[r.steps_of(n) for r in self.runners] for n in range(SKIP, len(self.runners[0].blocks))]
 
-    def against(self, base: Way) -> list[float]:
-        """By round: the median step of a process here, by the median there; of the processes the median, too."""
-        both = zip(map(_middle, self.rounds()), map(_middle, base.rounds()), strict=True)
-        return [mine / theirs for mine, theirs in both if mine and theirs]
+    def levels(self, base: Way) -> list[float]:
+        """By process: how long its steps take, by those of `base` in the same rounds."""
+        scales = [statistics.fmean(map(statistics.median, filter(None, one))) for one in base.rounds()]
+        ratios = (
+            [statistics.median(steps) / scale for steps, scale in zip(process, scales, strict=True) if steps]
+            for process in zip(*self.rounds(), strict=True)
+        )
+        return [statistics.median(of_process) for of_process in ratios]
 
     def cpu(self) -> list[float]:
         """By round: what a block takes of the processors."""
@@ -190,15 +192,10 @@ class Way:
         return int(statistics.median(runner.rss for runner in self.runners))
 
 
-def _middle(processes: list[list[float]]) -> float | None:
-    middles = [statistics.median(steps) for steps in processes if steps]
-    return statistics.median(middles) if middles else None
-
-
 def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> dict[str, Way]:
-    """Every way's blocks, taken by turns: at least so many rounds."""
+    """Every way's blocks, taken by turns."""
     random = Random(0)
-    every = [way for way in ways for _ in range(PROCESSES if way in FEW else 1)]
+    every = [way for way in ways for _ in range(PROCESSES.get(way, 1))]
     task = progress.add_task(f"{kind}: starting {len(every)} processes", total=rounds * len(every))
     with contextlib.ExitStack() as stack:
         runners: list[Runner] = []
@@ -209,13 +206,10 @@ def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> d
         for runner in runners:
             runner.ready()
         found = {way: Way([runner for runner in runners if runner.way == way]) for way in ways}
-        done = 0
-        while done < rounds or (done < MOST * rounds and not is_known(found)):
-            for runner in random.sample(runners, len(runners)):
-                progress.update(task, description=f"{kind}: {runner.way}", total=max(rounds, done + 1) * len(every))
-                runner.block()
-                progress.advance(task)
-            done += 1
+        for runner in chain(*(random.sample(runners, len(runners)) for _ in range(rounds))):
+            progress.update(task, description=f"{kind}: {runner.way}")
+            runner.block()
+            progress.advance(task)
         for runner in runners:
             progress.update(task, description=f"{kind}: {runner.way} ends")
             runner.finish()
@@ -223,45 +217,42 @@ def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> d
     return found
 
 
-def is_known(ways: dict[str, Way]) -> bool:
-    """Whether the ratio that has to keep the bound would be nearly the same if all were done again: its standard error,
-    from the quartiles, as they go. Noise of the machine takes more rounds, not a worse figure."""
-    if BOUND not in ways:
-        return True
-    low, _, high = statistics.quantiles(ratios := ways[BOUND].against(ways["plain"]), n=4)
-    return bool(MEDIAN_FROM_QUARTILES * (high - low) / len(ratios) ** 0.5 <= KNOWN_WITHIN)
+def error_of(levels: list[float]) -> float:
+    """The standard error of their mean; of one alone it is not known."""
+    return statistics.stdev(levels) / len(levels) ** 0.5 if len(levels) > 1 else math.nan
 
 
 def row(name: str, way: Way, plain: Way, on_bfc: Way) -> dict[str, Any]:
-    each = way.against(plain)
-    low, middle, high = statistics.quantiles(each, n=4)
+    levels, plain_levels = way.levels(plain), plain.levels(plain)
+    error = math.hypot(error_of(levels), error_of(plain_levels)) if way is not plain else 0.0
     mean, plain_mean = (statistics.fmean(chain(*chain(*one.rounds()))) for one in (way, plain))
     cpu = zip(way.cpu(), on_bfc.cpu(), strict=True)
     return {
         "way": name,
         "processes": len(way.runners),
         "step_seconds": statistics.median(chain(*chain(*way.rounds()))),
-        "time_overhead": middle - 1,
-        "time_quartiles": [low - 1, high - 1],
+        "time_overhead": statistics.fmean(levels) / statistics.fmean(plain_levels) - 1,
+        "time_error": None if math.isnan(error) else error,
+        "levels": levels,
         "time_overhead_in_all": mean / plain_mean - 1,
         "cpu_overhead": statistics.median(a / b for a, b in cpu) - 1,
         "rss_bytes": way.rss,
         "over_plain_bytes": way.rss - plain.rss,
         "over_plain_on_bfc_bytes": way.rss - on_bfc.rss,
-        "rounds": len(each),
+        "rounds": len(way.rounds()),
         "detailed_steps": max(len(runner.in_full) for runner in way.runners),
     }
 
 
 def show(kind: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=f"{KINDS[kind]}: what watching costs", title_justify="left")
-    for name in ("", "step", "time", "quartiles", "in all", "cpu", "RAM", "on bfc"):
+    for name in ("", "step", "time", "error", "in all", "cpu", "RAM", "on bfc"):
         table.add_column(name, justify="left" if not name else "right", no_wrap=True)
     for one in rows:
-        low, high = one["time_quartiles"]
+        error = one["time_error"]
         table.add_row(
             one["way"], f"{one['step_seconds'] * 1e3:.2f} ms", f"{one['time_overhead']:+.1%}",
-            f"{low:+.0%} to {high:+.0%}", *(f"{one[key]:+.1%}" for key in ("time_overhead_in_all", "cpu_overhead")),
+            f"{error:.1%}" if error else "", *(f"{one[key]:+.1%}" for key in ("time_overhead_in_all", "cpu_overhead")),
             *(f"{one[key] / 1e6:+.0f} MB" for key in ("over_plain_bytes", "over_plain_on_bfc_bytes")),
         )  # fmt: skip
     return table
@@ -281,7 +272,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="the two plain ones always run")
-    parser.add_argument("--blocks", type=int, default=16, help="rounds of turns that count, at least")
+    parser.add_argument("--blocks", type=int, default=10, help="rounds of turns that count")
     options = parser.parse_args()
     console = Console(width=96)
     kinds: dict[str, list[dict[str, Any]]] = {}

@@ -23,13 +23,18 @@ def quoted(document: dict[str, Any]) -> str:
     ]
     for kind, rows in document["kinds"].items():
         found = {row["way"]: row for row in rows}
-        times = [f"{found[way]['time_overhead']:+.1%}" if way in found else "" for way in ways]
+        times = [_time(found[way]) if way in found else "" for way in ways]
         lines.append(f"| {KINDS[kind]} | {found['plain']['step_seconds'] * 1e3:.1f} ms | {' | '.join(times)} |")
     lines += ["", f"RAM over the plain script on the same allocator: {_ram(document)}."]
     bounds = f"at most {TIME_WITHIN:.0%} of step time outside detailed steps, at most {RAM_WITHIN / 1e6:.0f} MB"
     missed = "; ".join(document["not_reached"])
     lines.append(f"Bounds for `lowtide run`: {bounds}. " + (f"Not reached: {missed}." if missed else "Reached."))
     return "\n".join(lines) + "\n"
+
+
+def _time(row: dict[str, Any]) -> str:
+    error = row.get("time_error")
+    return f"{row['time_overhead']:+.1%}" + (f" ± {error:.1%}" if error else "")
 
 
 def _ram(document: dict[str, Any]) -> str:

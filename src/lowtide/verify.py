@@ -90,9 +90,13 @@ def _planned(before: Recording, finding: str, target: str, arguments: Sequence[s
 
 def _device(recording: Recording) -> int | None:
     """The device's peak; of the steps after the first two, where there are such: a change may need them to settle."""
-    steps = [step.device_peak_bytes for _, step in main_steps(recording)[2:] if step.device_peak_bytes is not None]
-    found = device_peak(recording)
-    return max(steps) if steps else found.bytes if found else None
+    found, main = device_peak(recording), main_steps(recording)
+    if len(main) <= 2:
+        return found.bytes if found else None
+    kind = main[0][1].kind
+    kinds = {kind, "gradient", "call"} if kind == "update" else {kind}
+    later = recording.steps[main[1][0] + 1 :]
+    return max((step.device_peak_bytes or 0 for step in later if step.kind in kinds), default=0) or None
 
 
 def _host(recording: Recording) -> int | None:

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from lowtide.record import Writer, create_recording, load_recording
+from lowtide.record import Step, Writer, create_recording, load_recording
 from lowtide.record.types import Machine, Run
 from lowtide.tf import compat_watch
 from lowtide.tf.attach import Attachment
 from lowtide.tf.compat_watch import Stats
 from lowtide.tf.device import DeviceCounter, Opened
-from lowtide.tf.steps import SEVERAL, Steps
+from lowtide.tf.rhythm import SETTLED
+from lowtide.tf.step_log import SEVERAL
+from lowtide.tf.steps import Steps
 from lowtide.tf.watch import Options, Watch
 from lowtide.tf.windows import Window
 
@@ -79,6 +81,79 @@ def test_quick_steps_are_looked_at_together_and_none_is_lost(tmp_path: Path) -> 
     assert all(before.stop <= after.start for before, after in itertools.pairwise(recorded))
     assert [step.repeats for step in recorded[:SEVERAL]] == [1] * SEVERAL
     assert len(recorded) < calls
+
+
+class Thing:
+    """What an eager hook is put on."""
+
+    name = "thing"
+
+
+class Loop:
+    """Eager training as the hooks see it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "run.db"
+        create_recording(self._file, Run("x", (), "", 0.0, Machine(1, 1, 1, None), {}, "off", {}))
+        self.device: Any = Device()
+        self._writer = Writer(self._file)
+        self._steps = Steps(Watch(self._writer, 0.0, Options()), self.device, Nobody())
+        self._hooks = {kind: self._steps._eager(kind, "forward", self._do) for kind in ("call", "gradient", "update")}
+
+    def _do(self, thing: Thing, bytes_: int = 0, error: BaseException | None = None) -> None:
+        self.device.highest = max(self.device.highest, bytes_)
+        if error is not None:
+            raise error
+
+    def does(self, kind: str, bytes_: int = 0, error: BaseException | None = None) -> None:
+        self._hooks[kind](Thing(), bytes_, error)
+
+    def round(self, bytes_: int = 0) -> None:
+        self.does("call", bytes_)
+        self.does("gradient")
+        self.does("update")
+
+    def recorded(self) -> list[Step]:
+        self._steps.finish()
+        self._writer.close()
+        return list(load_recording(self._file).steps)
+
+
+def test_a_known_loop_of_eager_calls_is_told_with_its_updates(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    for number in range(2 * SETTLED):
+        loop.round(bytes_=number)
+    steps = loop.recorded()
+    kinds = [step.kind for step in steps]
+    assert kinds.count("update") == 2 * SETTLED
+    assert kinds[-SETTLED // 2 :] == ["update"] * (SETTLED // 2)
+    assert 3 * SETTLED <= kinds.count("call") + kinds.count("gradient") + SETTLED <= 3 * SETTLED + 2
+    assert steps[-1].device_peak_bytes == 2 * SETTLED - 1, "what a part has reached is in the update's"
+
+
+def test_what_leaves_the_rhythm_has_a_record_of_its_own(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    for _ in range(2 * SETTLED):
+        loop.round()
+    loop.does("call", 700)  # an evaluation: no gradient follows
+    loop.does("call", 600)
+    loop.round()
+    *_, first, second, third, fourth, fifth = loop.recorded()
+    assert [step.kind for step in (first, second, third, fourth, fifth)] == ["update", "call", "call", "call", "update"]
+    assert (second.device_peak_bytes, third.device_peak_bytes) == (700, 600)
+    assert second.source is not None
+    assert "test_steps" in second.source.file
+
+
+def test_a_part_that_fails_is_recorded_where_it_failed(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    for _ in range(2 * SETTLED):
+        loop.round()
+    loop.does("call")
+    with pytest.raises(MemoryError):
+        loop.does("gradient", 900, MemoryError())
+    last = loop.recorded()[-1]
+    assert (last.kind, last.device_peak_bytes) == ("gradient", 900)
 
 
 class Counting(DeviceCounter):

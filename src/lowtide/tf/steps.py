@@ -2,7 +2,7 @@
 
 Only outermost calls count: what happens inside a step of `fit` is that step's. Some steps are one call (`fit`, a
 tf.function, `Session.run`); eager ones have no call of their own, and go from the end of one update, gradient, model
-call or `next` to the end of the following one.
+call or `next` to the end of the following one. Once a loop of these is known, all of a round is told with its update.
 """
 
 from __future__ import annotations
@@ -12,58 +12,19 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from lowtide.record import STEP_KINDS, Detail, Step
+from lowtide.record import Detail
 from lowtide.tf import compat, compat_watch
 from lowtide.tf.device import DeviceCounter
 from lowtide.tf.hooks import depends_on_gradient
 from lowtide.tf.patches import Patch
-from lowtide.tf.places import calling_line
+from lowtide.tf.step_log import ONE_CALL, OnStep, StepLog
 from lowtide.tf.watch import Watch
-
-ONE_CALL = frozenset({"fit", "function", "session", "evaluate", "predict", "run"})
-"""Kinds whose step is a call, begin to end."""
-MANY, SHORT = 2000, 0.02
-"""After so many steps of a kind, those shorter than this are put together, so that a long run's record stays small."""
-SEVERAL, QUICK, PACE = 100, 0.005, 0.02
-"""After so many steps of a kind, calls quicker than this are only counted, and looked at once in this time."""
-
-
-class OnStep(Protocol):
-    """What wants to know of steps: detailed ones are decided and recorded there."""
-
-    def begins(self, kind: str, key: object, given: int) -> None:
-        """A call begins, with so many bytes handed to it as far as one sees."""
-
-    def tracing(self, key: object) -> None:
-        """In the middle of a call a graph is about to be made for it."""
-
-    def traced(self, key: object, ops: int) -> None:
-        """In the middle of a call a graph of so many ops was made for it, which runs next."""
-
-    def waits_for(self, key: object) -> bool:
-        """Whether the next call of this has to be told of."""
-
-    def ends(self, kind: str, key: object, number: int | None, peak: int | None, rss: int = 0) -> bool:
-        """Whether this step was recorded in detail."""
-
-    def finish(self) -> None:
-        """Nothing is recorded in detail from here on, until the next step begins."""
-
-
-class _Group:
-    """Quick steps that have been counted and not been looked at yet."""
-
-    __slots__ = ("count", "key", "kind", "name", "start")
-
-    def __init__(self, kind: str, name: str, key: object, start: float) -> None:
-        self.kind, self.name, self.key, self.start = kind, name, key, start
-        self.count = 0
 
 
 class _Inside(threading.local):
@@ -77,19 +38,13 @@ class Steps:
     """The hooks, and the steps they have seen."""
 
     def __init__(self, watch: Watch, device: DeviceCounter, on_step: OnStep) -> None:
-        self._watch, self._device, self._on_step = watch, device, on_step
+        self._watch, self._on_step = watch, on_step
+        self._log = StepLog(watch, device, on_step)
         self._inside = _Inside()
         self._ops_inside = 0  # of graphs made while another was being traced
-        self._counts = dict.fromkeys(STEP_KINDS, 0)
-        self._waiting: dict[str, Step] = {}
-        self._ended: dict[str, float] = {}
         self._trains: set[int] = set()
-        self._quick: set[object] = set()
         self._most_given: dict[object, int] = {}
-        self._group: _Group | None = None
-        self._counts_peaks = False
-        self._running = self._one_calls = self._over = 0
-        self._over_before = 0
+        self._running = self._one_calls = self._over_before = 0
         self.called: set[int] = set()
         """Identities of what was called since the last detailed step began, for their graphs."""
         self.on_session_graph: Callable[[Any], None] = lambda graph: None
@@ -121,8 +76,8 @@ class Steps:
 
     def between(self) -> bool:
         """Whether no step is running, nor has one ended since this was last asked."""
-        before, self._over_before = self._over_before, self._over
-        return not self._running and before == self._over
+        before, self._over_before = self._over_before, self._log.over
+        return not self._running and before == self._log.over
 
     def in_one_call(self) -> bool:
         """Whether a step runs that is one call, begin to end."""
@@ -134,11 +89,7 @@ class Steps:
 
     def add_stretch(self, detail: Detail) -> None:
         """Something was recorded in full that is no step."""
-        line = calling_line()
-        self._record(
-            Step("stretch", "", line, detail.start, detail.stop, detail.end_bytes, detail.peak_bytes, self._watch.rss(),
-                 True, 1)
-        )  # fmt: skip
+        self._log.add_stretch(detail)
 
     @property
     def calling(self) -> int:
@@ -195,7 +146,7 @@ class Steps:
             model = owner()
             repeats = int(model.steps_per_execution or 1) if model is not None and kind == "fit" else 1
             name, key = model.name if model is not None else "", id(function)
-            if key in self._quick and not self._on_step.waits_for(key):
+            if self._log.is_quick(key):
                 return self._counted(kind, name, key, repeats, function, arguments, options)
             return self._step(kind, name, key, repeats, function, arguments, options)
 
@@ -204,29 +155,18 @@ class Steps:
     def _counted(
         self, kind: str, name: str, key: int, repeats: int, original: Callable[..., Any], arguments: Any, options: Any
     ) -> Any:  # fmt: skip
-        """A quick step among many: its peak is in the device's count, which is read for several of them together."""
-        group = self._group
-        if group is None or group.key != key:
-            self._account()
-            group = self._group = _Group(kind, name, key, self._watch.now)
+        """A quick step among many."""
+        self._log.counted_begins(kind, name, key)
         inside = self._inside
         inside.depth += 1
         inside.calling = key
         try:
             result = original(*arguments, **options)
-            group.count += repeats
-            if self._watch.now - group.start > PACE:
-                self._account()
+            self._log.counted_ends(repeats)
             return result
         finally:
             inside.depth -= 1
             inside.calling = 0
-
-    def _account(self) -> None:
-        """Look at the steps that were only counted."""
-        group, self._group = self._group, None
-        if group is not None and group.count:
-            self._end(group.kind, group.name, group.key, group.start, group.count)
 
     def _function(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -236,7 +176,7 @@ class Steps:
             key = id(function)
             kind = "function" if key in self._trains else "call"
             name = getattr(function, "__name__", "function")
-            quick = kind == "function" and key in self._quick and not self._on_step.waits_for(key)
+            quick = kind == "function" and self._log.is_quick(key)
             note = self._counted if quick and _given(arguments) <= self._most_given.get(key, 0) else self._step
             return note(kind, name, key, 1, original, (function, *arguments), options)
 
@@ -276,22 +216,39 @@ class Steps:
                     inside.phase = outer
             try:
                 name = getattr(owner, "name", None) or type(owner).__name__
+                if self._log.is_part(kind) and (kind != "call" or _given(arguments) <= self._most_given.get(kind, 0)):
+                    return self._part(kind, str(name), original, (owner, *arguments), options)
                 return self._step(kind, str(name), kind, 1, original, (owner, *arguments), options)
             finally:
                 inside.phase = outer
 
         return call
 
+    def _part(self, kind: str, name: str, original: Callable[..., Any], arguments: Any, options: Any) -> Any:
+        """An eager call that leads to another, as ever."""
+        self._log.account(kind)
+        start = self._watch.now
+        self._inside.depth += 1
+        self._running += 1
+        try:
+            result = original(*arguments, **options)
+            self._log.part_ends(kind, name)
+            return result
+        except (StopIteration, tf.errors.OutOfRangeError):
+            raise
+        except BaseException:
+            self._log.ends(kind, name, kind, start, 1)
+            raise
+        finally:
+            self._running -= 1
+            self._inside.depth -= 1
+
     def _step(
         self, kind: str, name: str, key: object, repeats: int, original: Callable[..., Any], arguments: Any,
         options: Any, profiles: bool = False,
     ) -> Any:  # fmt: skip
         """`profiles`: the step starts TensorFlow's profiler itself. There is one, and it is the script's."""
-        self._device.open()
-        if not self._counts_peaks:  # from the first step on, whoever else reads and resets the count meanwhile
-            self._counts_peaks = True
-            self._device.read("step")
-        self._account()
+        self._log.begins(kind)
         start = self._watch.now
         given = _given(arguments) if kind in ("function", "call") else 0
         if given > self._most_given.get(key, 0):
@@ -315,12 +272,12 @@ class Steps:
             self._on_step.ends(kind, key, None, None)
             raise
         except BaseException:
-            self._end(kind, name, key, start, repeats)
+            self._log.ends(kind, name, key, start, repeats)
             raise
         else:
             if kind == "call" and key in self._trains:
                 kind = "function"  # its first call has shown what it does
-            self._end(kind, name, key, start, repeats)
+            self._log.ends(kind, name, key, start, repeats)
             return result
         finally:
             self._running -= 1
@@ -328,39 +285,8 @@ class Steps:
             inside.depth -= 1
             inside.calling, inside.handed = 0, ()
 
-    def _end(self, kind: str, name: str, key: object, start: float, repeats: int) -> None:
-        watch = self._watch
-        self._over += 1
-        stats = self._device.read("step")
-        now = watch.now
-        if kind not in ONE_CALL:
-            start = max(self._ended.get(kind, start), 0.0)
-        self._ended[kind] = now
-        self._counts[kind] += repeats
-        if self._counts[kind] > SEVERAL and now - start < QUICK * repeats:
-            self._quick.add(key)
-        else:
-            self._quick.discard(key)
-        in_use, peak = (stats.in_use, stats.peak) if stats else (None, None)
-        rss = watch.rss()
-        detailed = self._on_step.ends(kind, key, watch.steps, peak, rss)  # the number that it will have
-        self._record(Step(kind, name, calling_line(), start, now, in_use, peak, rss, detailed, repeats))
-
-    def _record(self, step: Step) -> None:
-        """Write the step, or put it together with those before it that were as short."""
-        before = self._waiting.pop(step.kind, None)
-        if before is not None:
-            step = _together(before, step)
-        if self._counts[step.kind] > MANY and step.stop - step.start < SHORT and not step.detailed:
-            self._waiting[step.kind] = step
-        else:
-            self._watch.add_step(step)
-
     def finish(self) -> None:
-        self._account()
-        for step in self._waiting.values():
-            self._watch.add_step(step)
-        self._waiting.clear()
+        self._log.finish()
 
 
 def _given(arguments: Any) -> int:
@@ -389,13 +315,6 @@ def _is_symbolic(arguments: Any) -> bool:
     while isinstance(arguments, list | tuple | dict) and arguments:
         arguments = next(iter(arguments.values() if isinstance(arguments, dict) else arguments))
     return isinstance(arguments, keras.KerasTensor)
-
-
-def _together(a: Step, b: Step) -> Step:
-    peaks = [peak for peak in (a.device_peak_bytes, b.device_peak_bytes) if peak is not None]
-    return b._replace(
-        start=a.start, device_peak_bytes=max(peaks, default=None), repeats=a.repeats + b.repeats,
-    )  # fmt: skip
 
 
 def _traces(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> bool:

@@ -150,13 +150,14 @@ class Watch:
             return None
 
     def _loop(self) -> None:
-        steps = 0
-        while True:
-            stepping, steps = self.steps > steps + 1, self.steps
-            if self._over.wait(min(SLOWEST, max(WHILE_STEPPING if stepping else FASTEST, self.now / SAMPLES))):
-                return
+        looked, steps, stepping = self.now, self.steps, False
+        while not self._over.wait(min(SLOWEST, max(WHILE_STEPPING if stepping else FASTEST, self.now / SAMPLES))):
             self.attempt("a sample", self.sample)
-            if self.now - self._flushed > FLUSH_SECONDS:
+            now = self.now
+            if now - looked >= WHILE_STEPPING:
+                stepping = self.steps > steps + 1
+                looked, steps = now, self.steps
+            if now - self._flushed > FLUSH_SECONDS:
                 self.writer.flush()
                 self._flushed = self.now
 

@@ -15,7 +15,7 @@ from lowtide.tf.choice import STRETCH, WARM, Choice
 from lowtide.tf.detail import Begun, EagerOps, Frame, Naming, make_detail
 from lowtide.tf.places import calling_line
 from lowtide.tf.residents import Known
-from lowtide.tf.steps import ONE_CALL
+from lowtide.tf.step_log import ONE_CALL
 from lowtide.tf.watch import Watch
 
 if TYPE_CHECKING:
