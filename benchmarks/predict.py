@@ -1,6 +1,6 @@
 """`make bench-predict`: every model of the zoo predicted, then really run on TensorFlow's allocator, and compared.
 
-    python -m benchmarks.predict [--only NAME ...] [--quick] [--all]
+    python -m benchmarks.predict [--only NAME ... [--merge]] [--quick] [--all]
 
 Prints a table as it goes and writes benchmarks/results/predict.json. Each model is run in processes of its own, one at
 a time: once in Lowtide's fixed order, and five times plainly, since the habits of a plain run differ from process to
@@ -133,9 +133,12 @@ def summary(rows: Sequence[dict[str, Any]], curve: Sequence[dict[str, Any]]) -> 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.predict", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; results are not written")
+    parser.add_argument("--merge", action="store_true", help="with --only: write them among the results of before")
     parser.add_argument("--quick", action="store_true", help="a few models only; results are not written")
     parser.add_argument("--all", action="store_true", help="every batch, and the models that take minutes to trace")
     options = parser.parse_args(arguments)
+    if options.merge and not (options.only and RESULTS.exists()):
+        parser.error("--merge needs --only and results of before")
     console = Console(width=130)
     wanted = entries() if options.all else usual(entries())
     if options.only or options.quick:
@@ -150,19 +153,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bad = failures(rows[-1])
             progress.console.print(f"{name} at batch {batch}: {', '.join(bad) if bad else 'ok'}")
             progress.advance(task)
-    curve = growth_curve()
     show(rows, console)
+    if options.merge:
+        write_among(rows)
+    if options.only:
+        return code_for(rows)
+    curve = growth_curve()
     for point in curve:
         console.print(f"{point['ops']:>7,} ops: {point['seconds']:.2f} s, {point['microseconds_per_op']:.0f} us an op")
     totals = summary(rows, curve)
     console.print({key: value for key, value in totals.items() if key != "growth"})
-    if not (options.only or options.quick):
+    if not options.quick:
         RESULTS.parent.mkdir(exist_ok=True)
         versions = {"python": platform.python_version(), **(rows[0].get("versions") or {})}
         document = {"seconds": round(time.time() - started), "versions": versions, "summary": totals, "rows": rows}
         RESULTS.write_text(json.dumps(document, indent=1) + "\n")
         console.print(f"written to {RESULTS.relative_to(Path.cwd())}" if RESULTS.is_relative_to(Path.cwd()) else "")
-    return 0 if not any(failures(row) for row in rows) else 3
+    return code_for(rows)
+
+
+def code_for(rows: Sequence[dict[str, Any]]) -> int:
+    return 3 if any(failures(row) for row in rows) else 0
+
+
+def write_among(rows: Sequence[dict[str, Any]]) -> None:
+    """These results in place of those of before, and all totals anew."""
+    document = json.loads(RESULTS.read_text())
+    new = {(row["name"], row["batch"]): row for row in rows}
+    kept = [new.pop((row["name"], row["batch"]), row) for row in document["rows"]]
+    document["rows"] = [*kept, *new.values()]
+    document["summary"] = summary(document["rows"], document["summary"]["growth"])
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -454,3 +454,18 @@ def test_steps_may_take_other_branches_than_the_one_with_most_bytes() -> None:
     traces = run(program, BATCH, steps=2, arms=(0, 1))
     made = [{maker(program, trace, buffer) for buffer, allocated in trace.log if allocated} for trace in traces]
     assert "large" in made[0] and "small" in made[1]
+
+
+def test_a_branch_with_turns_is_taken_as_they_say_where_no_other_habit_is_asked_for() -> None:
+    inside = [Draft(), Draft()]
+    bodies = [draft.program(draft.op(f"arm {i}", "MatMul", draft.argument())) for i, draft in enumerate(inside)]
+    draft = Draft()
+    x = draft.argument()
+    out = draft.value(SQUARE)
+    choice = draft.op("choice", "Any", x, shape=SCALAR)
+    draft.ops.append(Op("branch", "If", (choice, x), (out,), bodies=(0, 1), turns=(1, 1, 0)))
+    program = draft.program(out, functions=bodies)
+    for arms, expected in (((), [1, 1, 0, 1]), ((1,), [1, 1, 1, 1])):
+        traces = run(program, BATCH, steps=4, arms=arms)
+        made = [{maker(program, trace, buffer) for buffer, allocated in trace.log if allocated} for trace in traces]
+        assert [int("arm 1" in names) for names in made] == expected

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from lowtide.simulate import simulate, tidy_order
+from lowtide.simulate.step import MOST_STEPS
 from lowtide.tf import profile
 from lowtide.tf.capture import Step
 from lowtide.tf.fit import program_as_it_lies
@@ -25,7 +26,6 @@ from lowtide.tf.trace import capture_function, capture_model, flat_tensors
 
 BATCH = 64
 STEPS = 3
-MEASURED = 6
 Captured = tuple[Step, list[Any]]
 
 
@@ -47,6 +47,14 @@ def mlp() -> Captured:
     layers = [keras.layers.Dense(256, activation="relu") for _ in range(4)]
     model = keras.Sequential([keras.Input([128]), *layers, keras.layers.Dense(10)])
     return of_model(model, normal(BATCH, 128), normal(BATCH, 10), "mse", metrics=["mae"])
+
+
+def averaged() -> Captured:
+    """Weights overwritten with their averages every fifth step: from then on both share a buffer, until one is set."""
+    layers = [keras.layers.Dense(256, activation="relu") for _ in range(4)]
+    model = keras.Sequential([keras.Input([128]), *layers, keras.layers.Dense(10)])
+    optimizer = keras.optimizers.SGD(0.01, momentum=0.9, use_ema=True, ema_overwrite_frequency=5)
+    return of_model(model, normal(BATCH, 128), normal(BATCH, 10), "mse", optimizer=optimizer)
 
 
 def cnn() -> Captured:
@@ -228,8 +236,8 @@ def compiled_calls() -> Captured:
 MODELS: dict[str, Callable[[], Captured]] = {
     make.__name__: make
     for make in (
-        mlp, cnn, lstm, transformer, embedding, embedding_adagrad, gan, custom_loop, mixed_float16, regularized,
-        branching, conv_lstm, long_attention, compiled_calls,
+        mlp, averaged, cnn, lstm, transformer, embedding, embedding_adagrad, gan, custom_loop, mixed_float16,
+        regularized, branching, conv_lstm, long_attention, compiled_calls,
     )
 }  # fmt: skip
 
@@ -259,7 +267,7 @@ def measured(step: Step, arguments: list[Any]) -> dict[str, Any]:
     timeline = simulate(program, BATCH, order)
     call = as_function(step, ordered_graph(step.graph_def, order), timeline.preparation)
     profile.reset_peak()
-    for _ in range(MEASURED):
+    for _ in range(MOST_STEPS):
         call(*arguments)
     peak = profile.device_bytes()["peak"]
     watched = [profile.memory_events(lambda: call(*arguments)) for _ in range(STEPS)]

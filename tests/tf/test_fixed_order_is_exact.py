@@ -12,8 +12,8 @@ from tests.tf.children import run_script
 pytestmark = pytest.mark.tensorflow
 
 MODELS = [
-    "mlp", "cnn", "lstm", "transformer", "embedding", "embedding_adagrad", "gan", "custom_loop", "mixed_float16",
-    "regularized", "branching", "conv_lstm", "long_attention", "compiled_calls",
+    "mlp", "averaged", "cnn", "lstm", "transformer", "embedding", "embedding_adagrad", "gan", "custom_loop",
+    "mixed_float16", "regularized", "branching", "conv_lstm", "long_attention", "compiled_calls",
 ]  # fmt: skip
 
 _answers: dict[str, Any] = {}

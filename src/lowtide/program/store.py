@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lowtide.program.files import load_artifact, write_artifact
@@ -44,7 +44,7 @@ def program_to_data(program: Program) -> dict[str, Any]:
         "values": [[v.dtype, v.shape] for v in program.values],
         "ops": [
             [op.name, op.kind, op.inputs, op.outputs, op.after, dict(op.attrs), op.layer, op.source, op.phase,
-             op.bodies, op.trips, op.position]
+             op.bodies, op.trips, op.position, op.turns]
             for op in program.ops
         ],
         "functions": [program_to_data(function) for function in program.functions],
@@ -75,7 +75,7 @@ def program_from_data(data: Mapping[str, Any]) -> Program:
 def _op(
     name: str, kind: str, inputs: list[int], outputs: list[int], after: list[int], attrs: dict[str, Any],
     layer: str, source: list[Any] | None, phase: str, bodies: list[int], trips: list[int] | None,
-    position: int = UNLISTED,
+    position: int = UNLISTED, turns: Sequence[int] = (),
 ) -> Op:  # fmt: skip
     return Op(
         name,
@@ -90,6 +90,7 @@ def _op(
         tuple(bodies),
         Dim(*trips) if trips else None,
         position,
+        tuple(turns),
     )
 
 

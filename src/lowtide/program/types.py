@@ -75,7 +75,8 @@ class Op:
 
     `attrs` holds what the tables of `lowtide.ops` need to know and no more. `bodies` are indices into
     `Program.functions` (a loop's condition and body, a conditional's branches, a call's callee), `trips` is how
-    often a loop goes round. `position` is its place in the framework's own listing.
+    often a loop goes round. `position` is its place in the framework's own listing. `turns` has the branch that each
+    step takes, over and over, where that is known.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Op:
     bodies: tuple[int, ...] = ()
     trips: Dim | None = None
     position: int = UNLISTED
+    turns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from lowtide.errors import LowtideError
-from lowtide.ops import ANY_INPUT, Act, is_lowered
+from lowtide.ops import ANY_INPUT, Act, is_branching, is_lowered
 from lowtide.program import Op, Program
 from lowtide.simulate.buffers import ALWAYS, NOWHERE, Compiled, Trace, copied_on_read
 from lowtide.simulate.lists import TensorLists, room_in
@@ -26,7 +26,7 @@ def run(
 ) -> list[Trace]:
     """Execute the Program `steps` times in `order` (default: as listed) and tell what it did to memory each time.
 
-    `arms`: which branch each step takes, over and over; 0 is the one with most bytes.
+    `arms`: which branch each step takes, over and over; 0 is the one with most bytes. () is as the ops themselves say.
     """
     machine = _Machine(program, batch, arms)
     sequence = range(len(program.ops)) if order is None else order
@@ -411,15 +411,21 @@ class _Machine(TensorLists):
 
     def _call(self, code: Compiled, op: Op, where: dict[int, int]) -> None:
         """A call, or one of the branches."""
-        arms = code.arms.get(op.inputs[0]) if len(op.bodies) > 1 else None
-        turn = self._arms_in_turn[self._turn % len(self._arms_in_turn)]
-        body = code.functions[op.bodies[arms[turn % len(arms)] if arms else 0]]
+        body = code.functions[op.bodies[self._arm(code, op) if is_branching(op) else 0]]
         skipped = len(op.inputs) - len(body.program.inputs)
         arguments = [where[value] for value in op.inputs[skipped:]]
         results = self._run(body, range(len(body.program.ops)), _bind(body, arguments), held=True)
         for value, buffer in zip(op.outputs, results, strict=True):
             self._give(code, where, value, buffer)
             self._release(buffer)
+
+
+    def _arm(self, code: Compiled, op: Op) -> int:
+        """The branch that this step takes."""
+        if not self._arms_in_turn:
+            return op.turns[self._turn % len(op.turns)]
+        arms = code.arms[op.inputs[0]]
+        return arms[self._arms_in_turn[self._turn % len(self._arms_in_turn)] % len(arms)]
 
 
 def _bind(code: Compiled, state: Sequence[int]) -> dict[int, int]:

@@ -61,7 +61,7 @@ class Steps:
         steps = _steps_to_play(program, self.batch, most_steps, most_ops)
         habits = _habits(program, steps)
         self._habits = [run(program, self.batch, order, steps, arms) for arms in habits]
-        self._turns = [min(len(arms), steps - 1) for arms in habits]
+        self._turns = [min(len(arms) or _longest_turns(program), steps - 1) for arms in habits]
         last = self._habits[0][-1]
         self._small = min(LARGEST_GAP, max(SMALLEST_GAP, _most_alive(last) // SMALL_SHARE))
         self._small_change = _small_change(last, self._small)
@@ -177,12 +177,20 @@ def _steps_to_play(program: Program, batch: int, most_steps: int, most_ops: int)
 def _habits(program: Program, steps: int) -> tuple[tuple[int, ...], ...]:
     """How a step may choose between branches from step to step: always the largest, in turn, or one seldom.
 
-    A branch that sets a variable anew leaves other chunks to the next step than one that adds to it.
+    A branch that sets a variable anew leaves other chunks to the next step than one that adds to it. Where all branches
+    are known to come in turns, and these are over in so many steps, it is as they say: ().
     """
-    if not any(is_branching(op) for part in (program, *program.functions) for op in part.ops):
+    branching = [op for part in (program, *program.functions) for op in part.ops if is_branching(op)]
+    if not branching:
         return ((0,),)
+    if all(op.turns for op in branching) and _longest_turns(program) < steps:
+        return ((),)
     often = (0,), (0, 1), (1, 1, 1, 0)
     return often if steps < len(ONE_IN_TEN) else (*often, ONE_IN_TEN)
+
+
+def _longest_turns(program: Program) -> int:
+    return max(len(op.turns) for op in program.ops)
 
 
 ONE_IN_TEN = (*(1,) * 9, 0)

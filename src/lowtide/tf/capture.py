@@ -26,6 +26,7 @@ from lowtide.tf.graphs import in_order
 from lowtide.tf.known import Inferred, Known
 from lowtide.tf.labels import Labels, LayerNames
 from lowtide.tf.shapes import infer
+from lowtide.tf.turns import with_turns
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,8 @@ def capture(
     )
     residents = _residents(captured, program, variables or {}, layers or LayerNames(()))
     program = replace(program, batch=batch, residents=residents, name=graph.name, versions=versions())
+    numbers = {inside.op.name: number for outside, inside in captured for number in _whole_number(outside)}
+    program = with_turns(program, optimized, numbers)
     program = with_compiled_calls(program, optimized)
     values = program.inputs[len(program.inputs) - len(captured) :]
     homes = {value: getattr(outside, "device", "") for value, (outside, _) in zip(values, captured, strict=True)}
@@ -118,6 +121,17 @@ def capture(
         tuple(control_outputs),
         concrete.structured_outputs,
     )
+
+
+def _whole_number(handle: Any) -> tuple[int, ...]:
+    """The number in a variable that has just one whole number in it."""
+    kept = _captured_type(handle).element
+    if kept is None or kept.dims != () or kept.dtype not in ("int32", "int64"):
+        return ()
+    try:
+        return (int(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.as_dtype(kept.dtype))),)
+    except (TypeError, tf.errors.OpError):
+        return ()  # not an eager one, or nothing is in it yet
 
 
 def as_traced(concrete: Any, program: Program) -> Step:

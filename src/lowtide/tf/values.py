@@ -1,4 +1,4 @@
-"""Small whole numbers that a graph computes of shapes: the limit of a loop, half of a batch. Runs nothing.
+"""Small whole numbers that a graph computes of shapes or counters: the limit of a loop, half a batch. Runs nothing.
 
 TensorFlow's shape inference knows them while it needs them for a shape, and tells no one. This is the same arithmetic,
 on arrays of a few elements, as a table.
@@ -60,7 +60,7 @@ def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _cast(node: Any, source: Any) -> Any:
     target = tf.as_dtype(node.attr["DstT"].type)
-    if not target.is_integer:
+    if not (target.is_integer or target.is_bool):
         raise TypeError("not a whole number")
     return np.asarray(source).astype(target.as_numpy_dtype)
 
@@ -72,6 +72,10 @@ def _gathered(node: Any, source: Any, indices: Any, axis: Any) -> Any:
 _ROWS: Mapping[str, Callable[..., Any]] = {
     "AddV2": _two(operator.add), "Add": _two(operator.add), "Sub": _two(operator.sub), "Mul": _two(operator.mul),
     "FloorDiv": _two(operator.floordiv), "FloorMod": _two(operator.mod),
+    "Equal": _two(operator.eq), "NotEqual": _two(operator.ne), "Less": _two(operator.lt),
+    "LessEqual": _two(operator.le), "Greater": _two(operator.gt), "GreaterEqual": _two(operator.ge),
+    "LogicalAnd": _two(np.logical_and), "LogicalOr": _two(np.logical_or),
+    "LogicalNot": lambda node, source: np.logical_not(source),
     "Maximum": _two(np.maximum), "Minimum": _two(np.minimum),
     "Prod": _reduced(np.prod), "Sum": _reduced(np.sum), "Max": _reduced(np.max), "Min": _reduced(np.min),
     "StridedSlice": _sliced,
