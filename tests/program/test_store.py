@@ -44,6 +44,8 @@ def decorated_programs(draw: st.DrawFn) -> Program:
     functions = tuple(draw(st.lists(random_programs(most_ops=3), max_size=2)))
     if functions:
         ops.append(Op("loop", "While", (), (), bodies=(0,), trips=draw(st.none() | dims)))
+        turns = tuple(draw(st.lists(st.integers(0, 1), max_size=3)))
+        ops.append(Op("branch", "If", (0,), (), bodies=(0, 0), turns=turns))
     values = [*program.values, Value("string", None), Value("half", tuple(draw(st.lists(dims, max_size=3))))]
     residents = (Resident(draw(st.text()), "other", draw(st.integers(0)), 0, draw(st.text()), draw(sources)),)
     return replace(

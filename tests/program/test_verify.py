@@ -36,6 +36,7 @@ BROKEN = {
     "op 'op1' comes after op -1": with_op(2, after=(-1,)),
     "keeps op 3 of 3": replace(GOOD, keep=(3,)),
     "op 'op1' runs body 0 of 0": with_op(2, bodies=(0,)),
+    "op 'op1' takes branch 1 of 0 in turn": with_op(2, turns=(1,)),
     "two ops are called 'op0'": with_op(2, name="op0"),
     "resident 'w' is value 3 of 3": replace(GOOD, residents=(Resident("w", "parameters", 4, 3),)),
 }

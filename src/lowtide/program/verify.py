@@ -67,6 +67,9 @@ def _bodies_exist(program: Program) -> Iterator[str]:
         for body in op.bodies:
             if not 0 <= body < len(program.functions):
                 yield f"op {op.name!r} runs body {body} of {len(program.functions)}"
+        for arm in op.turns:
+            if not 0 <= arm < len(op.bodies):
+                yield f"op {op.name!r} takes branch {arm} of {len(op.bodies)} in turn"
 
 
 def _names_are_unique(program: Program) -> Iterator[str]:
