@@ -6,6 +6,7 @@ what `lowtide.tf.rewrite` executes is that and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -106,8 +107,7 @@ def capture(
     )
     residents = _residents(captured, program, variables or {}, layers or LayerNames(()))
     program = replace(program, batch=batch, residents=residents, name=graph.name, versions=versions())
-    numbers = {inside.op.name: number for outside, inside in captured for number in _whole_number(outside)}
-    program = with_turns(program, optimized, numbers)
+    program = with_turns(program, optimized, _whole_numbers(captured))
     program = with_compiled_calls(program, optimized)
     values = program.inputs[len(program.inputs) - len(captured) :]
     homes = {value: getattr(outside, "device", "") for value, (outside, _) in zip(values, captured, strict=True)}
@@ -123,15 +123,17 @@ def capture(
     )
 
 
-def _whole_number(handle: Any) -> tuple[int, ...]:
-    """The number in a variable that has just one whole number in it."""
-    kept = _captured_type(handle).element
-    if kept is None or kept.dims != () or kept.dtype not in ("int32", "int64"):
-        return ()
-    try:
-        return (int(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.as_dtype(kept.dtype))),)
-    except (TypeError, tf.errors.OpError):
-        return ()  # not an eager one, or nothing is in it yet
+def _whole_numbers(captured: Sequence[tuple[Any, Any]]) -> dict[str, int]:
+    """What the variables hold that have just one whole number in them, by the name of their input."""
+    found = {}
+    for outside, inside in captured:
+        kept = _captured_type(outside).element
+        if kept is not None and kept.dims == () and kept.dtype in ("int32", "int64"):
+            # It may not be an eager one, or have nothing in it yet.
+            with contextlib.suppress(TypeError, tf.errors.OpError):
+                number = tf.raw_ops.ReadVariableOp(resource=outside, dtype=tf.as_dtype(kept.dtype))
+                found[inside.op.name] = int(number)
+    return found
 
 
 def as_traced(concrete: Any, program: Program) -> Step:
