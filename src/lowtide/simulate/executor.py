@@ -12,9 +12,9 @@ Whom a finished op tells first is in `lowtide.simulate.edges`.
 
 Two ops that run at once share the cores, and each takes nearly twice as long.
 
-Known to be rough: durations. They are flops and bytes over typical rates; only their proportions matter. A branch, or a
-loop that was not written out, counts as one op, where TensorFlow mixes its ops with those outside. A pair of ops that
-oneDNN merges is two here.
+Known to be rough: durations. They are flops and bytes over typical rates, times a ratio for the kinds of ops that take
+more or less than these say; only their proportions matter. A branch, or a loop that was not written out, counts as one
+op, where TensorFlow mixes its ops with those outside. A pair of ops that oneDNN merges is two here.
 """
 
 from __future__ import annotations
@@ -54,21 +54,38 @@ HEAVY = 2e-5
 """Seconds from which on an op uses all cores."""
 WAKE_TIME = 3e-5
 """Seconds until an idle thread notices that there is work, at most."""
+RATIOS = {
+    **dict.fromkeys(("AddN", "RealDiv", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), 0.6),
+    **dict.fromkeys(("Mean", "Sum", "Max", "Min", "Prod", "SquaredDifference"), 2.0),
+    **dict.fromkeys(("BroadcastTo", "Slice", "StridedSlice"), 2.0),
+    **dict.fromkeys(("Transpose", "SelectV2", "Select", "Erf", "Erfc", "Tanh", "Exp", "Softmax"), 2.5),
+    **dict.fromkeys(("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits"), 20.0),
+    **dict.fromkeys(
+        ("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2", "RandomUniform",
+         "RandomStandardNormal", "TruncatedNormal"),
+        20.0,
+    ),
+}  # fmt: skip
+"""By kind, relative to a convolution: rounded ratios of measured to modelled time in the ordered steps of the
+benchmark's ResNet50, U-Net and GPT, on two cores that had other work too. Kinds that these steps do not have stand
+beside those that do the like."""
 
 
 class Luck(NamedTuple):
     """How a duration varies from run to run: a factor between two, and how often the core is given away, for how long.
 
-    On a quiet machine there is little of it: `QUIET`. What has to hold on any machine is tried with `BUSY`.
+    On a quiet machine that is for a moment only, which still lets small ops overtake one another: `QUIET`. What has to
+    hold on any machine is tried with `BUSY`.
     """
 
     fastest: float
     slowest: float
-    stalls: float = 0.0
-    stall_time: float = 5e-3
+    stalls: float
+    stall_time: float
 
 
-QUIET, BUSY = Luck(0.9, 1.15), Luck(0.5, 1.5, stalls=0.1)
+QUIET = Luck(0.9, 1.15, stalls=0.2, stall_time=3e-5)
+BUSY = Luck(0.5, 1.5, stalls=0.1, stall_time=5e-3)
 
 _IDLE = -1
 
@@ -192,7 +209,7 @@ class _Run:
             return
         cost, luck = self._cost[op], self._luck
         state.left = cost * self._random.uniform(luck.fastest, luck.slowest)
-        if luck.stalls and self._random.random() < luck.stalls:
+        if self._random.random() < luck.stalls:
             state.left += luck.stall_time
         state.heavy = cost > HEAVY
 
@@ -225,7 +242,7 @@ def durations(program: Program, batch: int) -> list[float]:
         if rule.act not in _MOVES_NOTHING:
             seconds += sum(sizes[v] for v in (*op.inputs, *op.outputs)) / BYTES
         trips = 1 if op.trips is None else op.trips.at(batch)
-        result.append(seconds + trips * sum(inner[body] for body in op.bodies))
+        result.append(seconds * RATIOS.get(op.kind, 1.0) + trips * sum(inner[body] for body in op.bodies))
     return result
 
 

@@ -19,6 +19,7 @@ from lowtide.program import ITEM_BYTES, Dim, Note, Op, Program, Times, Value
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
 from lowtide.tf.rewrite import as_function
+from lowtide.tf.trace import batch_of, flat_tensors
 
 _CALLS_PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _OPEN = "unknown"
@@ -51,6 +52,19 @@ def why_not_twice(program: Program) -> str:
 def needs_rehearsal(program: Program, choose_branches: bool = False) -> bool:
     """`choose_branches`: see `rehearse`."""
     return any(note.treatment == _OPEN for note in program.notes) or (choose_branches and bool(chosen_by_data(program)))
+
+
+def rehearsed(step: Step, data: Any) -> Program:
+    """What a prediction is made of: the step's Program, tried out where something about it could not be computed.
+
+    The allocator's map is of before that, when it is as the script left it. Variables are changed: for a process that
+    ends right after.
+    """
+    chunks = profile.chunks()
+    program = step.program
+    if needs_rehearsal(program, choose_branches=True):
+        program = rehearse(step, flat_tensors(data), batch_of(data) or 1, choose_branches=True)
+    return replace(program, chunks=chunks)
 
 
 def rehearse(step: Step, arguments: Sequence[Any], batch: int, choose_branches: bool = False) -> Program:

@@ -218,10 +218,11 @@ class _Capture:
             self._session(session, fetches, feeds)
 
     def _model(self, model: Any, data: Any) -> NoReturn:
+        from lowtide.tf.rehearse import rehearsed
         from lowtide.tf.trace import Seen, as_if_compiled, capture_model, step_function
         from lowtide.tf.xla import as_compiled
 
-        program = _settled(capture_model(model, data, Seen(self._lines, self._asked)), data)
+        program = rehearsed(capture_model(model, data, Seen(self._lines, self._asked)), data)
         if model.run_eagerly:
             program = as_if_compiled(program)
         elif model.jit_compile:
@@ -230,11 +231,12 @@ class _Capture:
 
     def _function(self, function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> NoReturn:
         from lowtide.tf import compat
+        from lowtide.tf.rehearse import rehearsed
         from lowtide.tf.trace import Seen, capture_function
         from lowtide.tf.xla import as_compiled
 
         step = capture_function(function, arguments, options, Seen(self._lines, self._asked))
-        program = _settled(step, (arguments, options))
+        program = rehearsed(step, (arguments, options))
         compiled = compat.is_compiled_by_xla(function)
         if compiled:
             program = as_compiled(program, function, arguments, options, self._dumps)
@@ -277,19 +279,6 @@ def _our_failure(traced_by_us: bool = False) -> Iterator[NoReturn]:
         message = f"the training step was reached but could not be captured ({type(error).__name__}: {error})"
         raise NotCapturable(message.splitlines()[0]) from error
     raise NotCapturable("the training step was reached but not captured")
-
-
-def _settled(step: Any, data: Any) -> Program:
-    """The step's Program with the allocator's map, rehearsed where something about it could not be computed."""
-    from lowtide.tf import profile
-    from lowtide.tf.rehearse import needs_rehearsal, rehearse
-    from lowtide.tf.trace import batch_of, flat_tensors
-
-    program: Program = replace(step.program, chunks=profile.chunks())  # as it is before the rehearsal
-    if not needs_rehearsal(program, choose_branches=True):
-        return program
-    chunks = program.chunks
-    return replace(rehearse(step, flat_tensors(data), batch_of(data) or 1, choose_branches=True), chunks=chunks)
 
 
 def _print_script_traceback(error: BaseException) -> None:
