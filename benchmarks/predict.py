@@ -52,25 +52,23 @@ def usual(listed: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 def measure(name: str, batch: int) -> dict[str, Any]:
     """One row: errors of the fixed order, and the plain range against the peaks of five runs."""
-    modes = ("fixed", "plain", *("run",) * (PLAIN_RUNS - 1))
-    fixed, plain, *others = (run_child("benchmarks.predict_child", name, str(batch), mode) for mode in modes)
-    if errors := [answer["error"] for answer in (fixed, plain, *others) if "error" in answer]:
+    modes = ("fixed", *("plain",) * PLAIN_RUNS)
+    fixed, *plain = (run_child("benchmarks.predict_child", name, str(batch), mode) for mode in modes)
+    if errors := [answer["error"] for answer in (fixed, *plain) if "error" in answer]:
         return {"name": name, "batch": batch, "error": errors[0]}
-    peaks = sorted(max(answer["peaks_bytes"]) for answer in (plain, *others))
+    peaks = sorted(max(answer["peaks_bytes"]) for answer in plain)
     resident = fixed["measured_resident_bytes"]
     predicted = fixed["predicted_requested_step_bytes"] + resident
     measured = fixed["measured_requested_step_bytes"] + resident
     return {
         **fixed,
-        "low_bytes": plain["low_bytes"],
-        "high_bytes": plain["high_bytes"],
         "peaks_bytes": peaks,
         "runs_differ_by": peaks[-1] / peaks[0] - 1,
         "requested_error": predicted / measured - 1,
         "step_error": fixed["predicted_requested_step_bytes"] / fixed["measured_requested_step_bytes"] - 1,
         "chunk_error": fixed["predicted_peak_bytes"] / fixed["measured_peak_bytes"] - 1,
-        "range_width": plain["high_bytes"] / plain["low_bytes"] - 1,
-        "inside": plain["low_bytes"] <= peaks[-1] <= plain["high_bytes"],
+        "range_width": fixed["high_bytes"] / fixed["low_bytes"] - 1,
+        "inside": fixed["low_bytes"] <= peaks[-1] <= fixed["high_bytes"],
     }
 
 

@@ -2,8 +2,8 @@
 
 `python -m benchmarks.predict_child NAME BATCH MODE`
 
-MODE is `fixed` (Lowtide's order), `plain` (TensorFlow's own), or `run` (that, measured only). Prints one JSON object
-as its last line.
+MODE is `fixed` (both predictions, and Lowtide's order measured) or `plain` (TensorFlow's own order measured, in a
+process that does nothing else). Prints one JSON object as its last line.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from lowtide.simulate.step import MOST_STEPS
 from lowtide.tf import profile
 from lowtide.tf.capture import Step
 from lowtide.tf.fit import program_as_it_lies
-from lowtide.tf.rehearse import needs_rehearsal, rehearse
+from lowtide.tf.rehearse import rehearsed
 from lowtide.tf.rewrite import as_function, ordered_graph
-from lowtide.tf.trace import batch_of, capture_function, capture_model, flat_tensors, step_function
+from lowtide.tf.trace import capture_function, capture_model, flat_tensors, step_function
 
 WARM_UP, MEASURED = 2, 5
 WATCHED = 4
@@ -35,7 +35,7 @@ def main(name: str, batch: int, mode: str) -> None:
     entry = next(e for e in ENTRIES if e.name == name and e.batch == batch)
     workload = entry.build(batch)
     build_optimizer(workload)
-    answer = {"fixed": fixed, "plain": plain, "run": run_only}[mode](workload, batch)
+    answer = {"fixed": fixed, "plain": plain}[mode](workload, batch)
     print(json.dumps({"name": name, "batch": batch, "mode": mode, **answer}))
 
 
@@ -49,10 +49,7 @@ def build_optimizer(workload: Workload) -> None:
 def captured(workload: Workload) -> Step:
     """The step, rehearsed where `lowtide predict` would: on the model's own variables, which it changes."""
     step = as_traced(workload)
-    if not needs_rehearsal(step.program, choose_branches=True):
-        return step
-    tensors, batch = flat_tensors(workload.data), batch_of(workload.data) or 1
-    return replace(step, program=rehearse(step, tensors, batch, choose_branches=True))
+    return replace(step, program=rehearsed(step, workload.data))
 
 
 def as_traced(workload: Workload) -> Step:
@@ -63,10 +60,10 @@ def as_traced(workload: Workload) -> Step:
 
 def fixed(workload: Workload, batch: int) -> dict[str, Any]:
     step, arguments = captured(workload), flat_tensors(workload.data)
-    program = program_as_it_lies(step)
     started = time.process_time()
-    forecast(program, batch)
+    predicted = forecast(step.program, batch)
     seconds = time.process_time() - started
+    program = program_as_it_lies(step)
     order = tidy_order(program, batch)
     timeline = simulate(program, batch, order)
     call = as_function(step, ordered_graph(step.graph_def, order), timeline.preparation)
@@ -78,6 +75,8 @@ def fixed(workload: Workload, batch: int) -> dict[str, Any]:
         "ops": len(program.ops),
         "own_seconds": seconds,
         "versions": dict(program.versions),
+        "low_bytes": predicted.plain_low,
+        "high_bytes": predicted.plain_high,
         "predicted_peak_bytes": timeline.chunk_peak,
         "measured_peak_bytes": max(peaks),
         "predicted_requested_step_bytes": timeline.peak - timeline.resident,
@@ -89,14 +88,7 @@ def fixed(workload: Workload, batch: int) -> dict[str, Any]:
 
 
 def plain(workload: Workload, batch: int) -> dict[str, Any]:
-    run = plain_call(workload)
-    program = program_as_it_lies(captured(workload))
-    predicted = forecast(program, batch)
-    return {"low_bytes": predicted.plain_low, "high_bytes": predicted.plain_high, "peaks_bytes": peaks_of(run)}
-
-
-def run_only(workload: Workload, batch: int) -> dict[str, Any]:
-    return {"peaks_bytes": peaks_of(plain_call(workload)), "versions": {"tensorflow": tf.__version__}}
+    return {"peaks_bytes": peaks_of(plain_call(workload))}
 
 
 def plain_call(workload: Workload) -> Any:
