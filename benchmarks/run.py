@@ -1,19 +1,20 @@
 """`make bench-run`: what watching costs. The same script plain, under `lowtide run`, and under memray, taking turns.
 
-    python -m benchmarks.run [--only keras ...] [--ways ...] [--blocks N]
+    python -m benchmarks.run [--only keras ...] [--ways ...] [--blocks N] [--waves N]
 
 All ways of running a script are alive at once and take turns, a block of steps each, one at a time: whatever else the
 machine does meets all of them alike. The order of turns is drawn anew in every round: who goes after whom matters.
-Processes that do the same differ in time by several percent, each keeping to its own, so each way has several. A
-process's time is the median of its rounds, of each the median step over that of the plain processes of the same round;
-a way's `time` is the mean of its processes over that of the plain ones, and `error` the standard error of it, from how
-much the processes differ. `in all` is the ratio of the sums of all steps, which has in it what happens now and then
-only. What does not count: the first rounds, the first steps of a block, in which a process that slept warms up, and
-steps recorded in full. RAM is the highest RSS, the median of the processes.
+Processes that do the same differ in time by several percent, each keeping to its own, so each way has several, in waves
+of a few that are alive together: as many waves as it takes until the bound is `CLEAR` standard errors away from what
+was found, and at most `--waves`. A process's time is the median of its rounds, of each the median step over that of the
+plain processes of the same round; a way's `time` is the mean of its processes over that of the plain ones, and `error`
+the standard error of it, from how much the processes of a wave differ. `in all` is the ratio of the sums of all steps,
+which has in it what happens now and then only. What does not count: the first rounds, the first steps of a block, in
+which a process that slept warms up, and steps recorded in full. RAM is the highest RSS, the median of the processes.
 
 The plain script runs both as it is and on the allocator that `lowtide run` puts it on: time is compared with the one as
 it is, RAM with the other, since how much an allocator keeps is not what watching costs (the table has both). Writes
-benchmarks/results/run.json, and exits with 3 when a bound is broken: 5 % of step time, 50 MB of RAM.
+benchmarks/results/run.json, and exits with 3 when a bound is broken: 5 % of step time, 50 MB of RAM. Half an hour.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import chain
@@ -64,8 +66,13 @@ MEMRAY = [sys.executable, "-m", "memray", "run", "--quiet", "--force"]
 WAYS = ("plain", "lowtide", "plain on bfc", "lowtide tracemalloc", "lowtide memray", "memray", "memray native")
 BASES = ("plain", "plain on bfc")
 FEW = ("plain", "lowtide", "plain on bfc")
-PROCESSES = {"plain": 5, "lowtide": 5, "plain on bfc": 3}
-"""Of the other ways there is one each."""
+"""In every wave; the others in the first only."""
+PROCESSES = {"plain": 3, "lowtide": 3}
+"""In a wave; of the other ways there is one."""
+FEWEST_WAVES = 2
+"""Before the error is believed."""
+CLEAR = 2.0
+"""Standard errors between what was found and the bound that make it clear on which side it is."""
 TRACED = frozenset({"keras"})
 """Scripts that are run in every way, those that trace the host's memory too, which take minutes; the others in few."""
 BOUND = "lowtide"
@@ -164,27 +171,29 @@ class Runner:
 
 
 class Way:
-    """All processes that run the script in one way."""
+    """All processes that run the script in one way, by the wave they were alive in."""
 
-    def __init__(self, runners: list[Runner]) -> None:
-        self.runners = runners
+    def __init__(self, waves: Iterable[list[Runner]]) -> None:
+        self.waves = [wave for wave in waves if wave]
 
-    def rounds(self) -> list[list[list[float]]]:
-        """By round that counts, by process: seconds of its steps."""
-        return [[r.steps_of(n) for r in self.runners] for n in range(SKIP, len(self.runners[0].blocks))]
+    @property
+    def runners(self) -> list[Runner]:
+        return [*chain(*self.waves)]
 
-    def levels(self, base: Way) -> list[float]:
-        """By process: how long its steps take, by those of `base` in the same rounds."""
-        scales = [statistics.fmean(map(statistics.median, filter(None, one))) for one in base.rounds()]
-        ratios = (
-            [statistics.median(steps) / scale for steps, scale in zip(process, scales, strict=True) if steps]
-            for process in zip(*self.rounds(), strict=True)
-        )
-        return [statistics.median(of_process) for of_process in ratios]
+    def rounds(self) -> list[list[list[list[float]]]]:
+        """By wave, by round that counts, by process: seconds of its steps."""
+        return [[[r.steps_of(n) for r in wave] for n in range(SKIP, len(wave[0].blocks))] for wave in self.waves]
+
+    def steps(self) -> list[float]:
+        return [*chain(*chain(*chain(*self.rounds())))]
+
+    def levels(self, base: Way) -> list[list[float]]:
+        """By wave and process: how long its steps take, by those of `base` in the same rounds."""
+        return [_levels(*both) for both in zip(self.rounds(), base.rounds(), strict=True)]
 
     def cpu(self) -> list[float]:
         """By round: what a block takes of the processors."""
-        blocks = zip(*(runner.blocks[SKIP:] for runner in self.runners), strict=True)
+        blocks = chain(*(zip(*(r.blocks[SKIP:] for r in wave), strict=True) for wave in self.waves))
         return [statistics.median(block.cpu for block in one) for one in blocks]
 
     @property
@@ -192,11 +201,38 @@ class Way:
         return int(statistics.median(runner.rss for runner in self.runners))
 
 
-def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> dict[str, Way]:
-    """Every way's blocks, taken by turns."""
-    random = Random(0)
+def _levels(rounds: list[list[list[float]]], base: list[list[list[float]]]) -> list[float]:
+    scales = [statistics.fmean(map(statistics.median, filter(None, one))) for one in base]
+    ratios = (
+        [statistics.median(steps) / scale for steps, scale in zip(process, scales, strict=True) if steps]
+        for process in zip(*rounds, strict=True)
+    )
+    return [statistics.median(of_process) for of_process in ratios]
+
+
+def measure(kind: str, ways: list[str], rounds: int, most_waves: int, progress: Progress) -> list[dict[str, Any]]:
+    """A row a way, of as many waves as make clear on which side of its bound the time is."""
+    waves: list[list[Runner]] = []
+    rows: list[dict[str, Any]] = []
+    while len(waves) < most_waves and not (len(waves) >= FEWEST_WAVES and is_clear(rows)):
+        of_wave = ways if not waves else [way for way in ways if way in FEW]
+        waves.append(take_turns(f"{kind}, wave {len(waves) + 1}", kind, of_wave, rounds, progress))
+        found = {way: Way([r for r in wave if r.way == way] for wave in waves) for way in ways}
+        rows = [row(way, found[way], found["plain"], found["plain on bfc"]) for way in ways]
+    return rows
+
+
+def is_clear(rows: list[dict[str, Any]]) -> bool:
+    """Whether what watching costs is surely on one side of its bound; where nobody watches there is nothing to find."""
+    bound = [one for one in rows if one["way"] == BOUND]
+    return all(abs(TIME_WITHIN - one["time_overhead"]) >= CLEAR * one["time_error"] for one in bound)
+
+
+def take_turns(title: str, kind: str, ways: list[str], rounds: int, progress: Progress) -> list[Runner]:
+    """Processes of every way, whose blocks are taken by turns."""
+    random = Random(title)
     every = [way for way in ways for _ in range(PROCESSES.get(way, 1))]
-    task = progress.add_task(f"{kind}: starting {len(every)} processes", total=rounds * len(every))
+    task = progress.add_task(f"{title}: starting {len(every)} processes", total=rounds * len(every))
     with contextlib.ExitStack() as stack:
         runners: list[Runner] = []
         for way in every:
@@ -205,41 +241,45 @@ def take_turns(kind: str, ways: list[str], rounds: int, progress: Progress) -> d
             stack.callback(runner.close)
         for runner in runners:
             runner.ready()
-        found = {way: Way([runner for runner in runners if runner.way == way]) for way in ways}
         for runner in chain(*(random.sample(runners, len(runners)) for _ in range(rounds))):
-            progress.update(task, description=f"{kind}: {runner.way}")
+            progress.update(task, description=f"{title}: {runner.way}")
             runner.block()
             progress.advance(task)
         for runner in runners:
-            progress.update(task, description=f"{kind}: {runner.way} ends")
+            progress.update(task, description=f"{title}: {runner.way} ends")
             runner.finish()
     progress.remove_task(task)
-    return found
+    return runners
 
 
-def error_of(levels: list[float]) -> float:
-    """The standard error of their mean; of one alone it is not known."""
-    return statistics.stdev(levels) / len(levels) ** 0.5 if len(levels) > 1 else math.nan
+def error_of(levels: list[list[float]]) -> float:
+    """The standard error of their mean, by how much those of one wave differ; where each was alone it is not known."""
+    free = sum(len(wave) - 1 for wave in levels)
+    if not free:
+        return math.nan
+    spread = sum((level - statistics.fmean(wave)) ** 2 for wave in levels for level in wave) / free
+    return math.sqrt(spread / sum(map(len, levels)))
 
 
 def row(name: str, way: Way, plain: Way, on_bfc: Way) -> dict[str, Any]:
+    plain, on_bfc = (Way(base.waves[: len(way.waves)]) for base in (plain, on_bfc))
     levels, plain_levels = way.levels(plain), plain.levels(plain)
-    error = math.hypot(error_of(levels), error_of(plain_levels)) if way is not plain else 0.0
-    mean, plain_mean = (statistics.fmean(chain(*chain(*one.rounds()))) for one in (way, plain))
+    error = math.hypot(error_of(levels), error_of(plain_levels)) if name != "plain" else 0.0
     cpu = zip(way.cpu(), on_bfc.cpu(), strict=True)
     return {
         "way": name,
         "processes": len(way.runners),
-        "step_seconds": statistics.median(chain(*chain(*way.rounds()))),
-        "time_overhead": statistics.fmean(levels) / statistics.fmean(plain_levels) - 1,
+        "waves": len(way.waves),
+        "step_seconds": statistics.median(way.steps()),
+        "time_overhead": statistics.fmean(chain(*levels)) / statistics.fmean(chain(*plain_levels)) - 1,
         "time_error": None if math.isnan(error) else error,
         "levels": levels,
-        "time_overhead_in_all": mean / plain_mean - 1,
+        "time_overhead_in_all": statistics.fmean(way.steps()) / statistics.fmean(plain.steps()) - 1,
         "cpu_overhead": statistics.median(a / b for a, b in cpu) - 1,
         "rss_bytes": way.rss,
         "over_plain_bytes": way.rss - plain.rss,
         "over_plain_on_bfc_bytes": way.rss - on_bfc.rss,
-        "rounds": len(way.rounds()),
+        "rounds": len(way.rounds()[0]),
         "detailed_steps": max(len(runner.in_full) for runner in way.runners),
     }
 
@@ -272,7 +312,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="the two plain ones always run")
-    parser.add_argument("--blocks", type=int, default=10, help="rounds of turns that count")
+    parser.add_argument("--blocks", type=int, default=5, help="rounds of turns that count, in a wave")
+    parser.add_argument("--waves", type=int, default=10, help="of new processes, at most, while it is not clear")
     options = parser.parse_args()
     console = Console(width=96)
     kinds: dict[str, list[dict[str, Any]]] = {}
@@ -280,8 +321,7 @@ def main() -> int:
     with Progress(*columns, console=console, transient=True) as progress:
         for kind in options.only:
             ways = [way for way in (WAYS if kind in TRACED else FEW) if way in options.ways or way in BASES]
-            found = take_turns(kind, ways, SKIP + options.blocks, progress)
-            kinds[kind] = [row(way, found[way], found["plain"], found["plain on bfc"]) for way in ways]
+            kinds[kind] = measure(kind, ways, SKIP + options.blocks, options.waves, progress)
             progress.console.print(show(kind, kinds[kind]))
     missed = missed_in(kinds)
     if tuple(options.ways) == WAYS:
