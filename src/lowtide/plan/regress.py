@@ -1,13 +1,8 @@
 """Search backwards in time, over what is still needed: finds good rows of small games, and proves optima.
 
-Read a row from its end. At each moment some groups are required: their values are read later. Going one execution
-back, its group is no longer required and what it reads is. So a state is a set of groups and nothing more, whatever
-executed later: the end is required first, nothing at all last, and each step must fit the budget. A group may go back
-once for free. If one that is still required reads it, directly or not, it will be required once more: that step is a
-recomputation, and costs. The cheapest way from the end to the empty set is the optimum, in any order and with any
-number of repeats.
+The states are those of `backward`, whatever executed later, and each step must fit the budget: the cheapest way from
+the end to the empty set is the optimum, in any order and with any number of repeats.
 
-A step that is free and needs no more bytes than it frees is taken at once: any row can be changed to do so.
 States are ranked by what they have paid and what a minimum cut says they still will (`ahead`), layer by layer: a layer
 is how many groups are done with for good. Each layer expands at most `width` states. If none was left out the
 answer is proven; if some were, the cheapest of them is still a lower bound. Passes get wider until the time is up.
@@ -16,12 +11,12 @@ answer is proven; if some were, the cheapest of them is still a lower bound. Pas
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from time import monotonic
 
 from lowtide.plan.ahead import Ahead
+from lowtide.plan.backward import Backward, Path, plain, row_of
 from lowtide.plan.bound import round_up
 from lowtide.plan.game import Game
 
@@ -46,26 +41,16 @@ class Outcome:
 
 
 def playable(game: Game) -> bool:
-    """Whether the rules of `game` are those of the papers: one value a group, all may repeat, data the only order."""
-    plain = not any(game.once[: game.end]) and not any(game.after) and not any(game.closers) and not any(game.reuse)
-    return plain and game.end <= LARGEST and all(len(outs) <= 1 for outs in game.outs)
+    """Whether `game` is plain, and small enough for a search that is to prove something."""
+    return game.end <= LARGEST and plain(game)
 
 
-class Regress:
-    """The search on one game for one budget. Sets of groups are whole numbers, a bit a group."""
+class Regress(Backward):
+    """The search on one game for one budget."""
 
     def __init__(self, game: Game, budget: int) -> None:
-        self.game, self.room = game, budget - game.resident
-        self.size = [sum(game.size[s] for s in outs) for outs in game.outs]
-        self.ins: list[int] = []
-        self.above: list[int] = []
-        for group in range(game.end):
-            makers = [game.maker[s] for s in game.ins[group]]
-            self.ins.append(_set(makers))
-            self.above.append(self.ins[-1] | _union(self.above[m] for m in makers))
-        self.bytes_of = {0: 0}
+        super().__init__(game, budget)
         self.ahead = Ahead(game, budget, self.ins)
-        self.byte = sum(game.cost) / max(1, sum(game.size))  # the mean cost of one
 
     def run(self, until: float, known: float = END) -> Outcome:
         """Passes, each wider, until one leaves nothing out. `known` is the extra cost of a row known already."""
@@ -84,45 +69,6 @@ class Regress:
         best.bound = min(round_up(best.bound, self.game.cost), best.extra)
         return best
 
-    def start(self) -> tuple[int, int, int, tuple[int, ...]]:
-        """What is required at the end: what is kept, and every group that nobody reads, since it has to execute."""
-        game = self.game
-        kept = [game.maker[s] for s in game.ins[game.end]]
-        unread = [g for g in range(game.end) if not any(game.readers[s] for s in game.outs[g])]
-        required = _set((*kept, *unread))
-        return self.settle(required, self.bytes(required))
-
-    def bytes(self, groups: int) -> int:
-        known = self.bytes_of.get(groups)
-        if known is None:
-            known = self.bytes_of[groups] = sum(self.size[g] for g in _members(groups))
-        return known
-
-    def settle(self, required: int, held: int) -> tuple[int, int, int, tuple[int, ...]]:
-        """Take every step that is free and needs no more bytes than it frees."""
-        ins, size, scratch, room, above = self.ins, self.size, self.game.scratch, self.room, self.above
-        steps: list[int] = []
-        while True:
-            ancestors, left = 0, required
-            while left:
-                group = left.bit_length() - 1
-                ancestors |= above[group]
-                left ^= 1 << group
-            free = required & ~ancestors
-            while free:
-                low = free & -free
-                free ^= low
-                group = low.bit_length() - 1
-                new = ins[group] & ~required
-                more = self.bytes(new)
-                if more <= size[group] and held + more + scratch[group] <= room:
-                    required = required ^ low | new
-                    held += more - size[group]
-                    steps.append(group)
-                    break
-            else:
-                return required, held, ancestors, tuple(steps)
-
 
 class _Pass:
     """One pass through the layers."""
@@ -134,7 +80,7 @@ class _Pass:
         self.count = game.game.end
         self.layers: list[list[Key]] = [[] for _ in range(self.count + 1)]
         self.paid: dict[int, float] = {}
-        self.path: dict[int, tuple[int, tuple[int, ...]]] = {}  # how a state was reached: from which, by which steps
+        self.path: Path = {}
         self.raw: dict[int, float] = {}  # the same before settling, which is dear
 
     def run(self) -> Outcome:
@@ -148,7 +94,7 @@ class _Pass:
             heap.clear()
         if 0 not in self.path or self.paid[0] > self.worth:
             return Outcome(None, END, min(self.left_out, self.worth))
-        return Outcome(self.row(), self.paid[0], min(self.left_out, self.paid[0]))
+        return Outcome(row_of(self.path), self.paid[0], min(self.left_out, self.paid[0]))
 
     def expand_layer(self, layer: int, heap: list[Key]) -> None:
         expanded = 0
@@ -197,30 +143,3 @@ class _Pass:
             return
         layer = self.count - remaining.bit_count()
         heapq.heappush(self.layers[layer], (least + self.lean * held, least, paid, required, held, ancestors))
-
-    def row(self) -> tuple[int, ...]:
-        """The steps from the empty set to the end: backwards twice, so forwards in time."""
-        out: list[int] = []
-        state = 0
-        while state >= 0:
-            state, steps = self.path[state]
-            out.extend(reversed(steps))
-        return tuple(out)
-
-
-def _set(groups: Iterator[int] | list[int] | tuple[int, ...]) -> int:
-    return _union(1 << g for g in groups)
-
-
-def _union(sets: Iterator[int]) -> int:
-    out = 0
-    for groups in sets:
-        out |= groups
-    return out
-
-
-def _members(groups: int) -> Iterator[int]:
-    while groups:
-        low = groups & -groups
-        yield low.bit_length() - 1
-        groups ^= low
