@@ -15,6 +15,7 @@ from random import Random
 from time import monotonic
 
 from lowtide.plan.moves import drag, drop, gap, recompute, shift, window
+from lowtide.plan.rollback import Rollback, roll_back
 from lowtide.plan.tape import Tape
 
 Found = tuple[int, float, tuple[int, ...]]  # peak, cost, order
@@ -25,6 +26,8 @@ STEP = 0.995  # how far the budget comes down at once
 LENGTHS = (1, 2, 3, 5, 8, 16)  # executions that one recomputation may add
 NEAR = (8.0, 20)  # how far from a place over the budget a move begins: executions, share of the row
 CLUSTER = 10  # executions that one move may carry along
+ROLLBACKS = 0.02  # of the moves while over the budget: each takes as long as some twenty others
+ROLLBACK_LARGEST = 2_000  # groups: beyond, each takes far longer
 
 
 class Annealer:
@@ -39,10 +42,11 @@ class Annealer:
         self.tried = 0
         self.spare = 0.0  # a rise in energy that is still worth trying
         game = tape.game
+        self.cut = Rollback(game) if game.end <= ROLLBACK_LARGEST else None
         self.unit = sum(game.cost) / max(1, game.end) or 1.0
         mean_size = sum(game.size) / max(1, len(game.size))
         self.weight = self.unit / max(1.0, mean_size)
-        self.lightest, self.heaviest = self.weight / 64, self.weight * 64
+        self.lightest, self.heaviest = self.weight / 64, self.weight * 4096
         tape.set_budget(max(tape.budget, tape.peak()))
         self.note()
 
@@ -132,6 +136,8 @@ class Annealer:
 
     def move(self) -> bool:
         r = self.rng.random()
+        if self.cut is not None and self.tape.excess > 0 and r < ROLLBACKS:
+            return roll_back(self.tape, self.cut, self.pick_hot(), self.rng)
         if r < 0.12:
             return self.move_drag()
         if r < 0.45:

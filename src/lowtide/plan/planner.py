@@ -35,7 +35,7 @@ GLANCE = 0.08  # of the time for a first search backwards, where the game is sma
 ROUNDS_BEFORE_PROOF = 2
 LONG_WALK = 1.5  # temperature that the walk beside a proof begins with
 PROOF_SHARE, TRY_SHARE = 0.85, 0.5  # of the time left, for a proof that is likely, and one that is not
-NEAR = 1.02  # times the bound: a proof is likely
+NEAR, FAR = 1.02, 1.1  # times the bound: a proof is likely, and is out of reach
 WINDOWS_LARGEST = 2_000  # groups
 WINDOWS_SHARE = 0.6  # of the time left, for a child that plans windows anew
 BOUND_SHARE = 0.2  # of the time left, for the first bound
@@ -155,6 +155,8 @@ class Planner:
                 self._glance(search, goal)
             if self._is_impossible(goal.budget) and goal.enough < float("inf"):
                 return
+            watch.say("retreat")
+            search.retreat(goal)
             goal = replace(goal, enough=max(goal.enough, self.bounds.get(goal.budget, 0.0)))
             say = lambda: watch.say("anneal")  # noqa: E731
             if search.game is self.game and not goal.settle:
@@ -211,6 +213,8 @@ class Planner:
         """What a child is to do: prove a bound, if there is hope; else plan windows of the row anew."""
         game, known, left = self.game, known_cost < float("inf"), job.until - monotonic()
         if left < 4 * worker.START or self.processes < 2:
+            return None
+        if known and known_cost > FAR * self.bounds.get(job.budget, 0.0) > 0 and playable(game):
             return None
         likely = game.exact and known and worker.provable(game, job.budget, known_cost)
         if game.exact and (likely or playable(game)):

@@ -9,7 +9,7 @@ what the bound says, when rounds no longer improve it, or when the time is up.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from time import monotonic
 
@@ -20,6 +20,7 @@ from lowtide.plan.cut import Cut, best_cut, facts_of_game
 from lowtide.plan.evict import fit
 from lowtide.plan.game import Game
 from lowtide.plan.profile import row_profile
+from lowtide.plan.retreat import retreats
 from lowtide.plan.segments import chain_row
 from lowtide.plan.wide import tape_for
 
@@ -28,6 +29,7 @@ GROWTH = 1.5
 THOROUGH = 40  # moves a group in the first round of a search that is to use all its time
 QUIET, STUCK = 2, 5  # rounds in a row that improve by less than asked end the search; and while there is no plan
 HOTS = (0.5, 2.0)  # temperatures of the two walks
+HOTTEST = 8.0  # of a walk from the plain order, where budgets are tight: their plans lie far apart
 ANNEAL_LARGEST = 12_000  # groups: longer rows are not annealed
 CUT_SHARE = 0.2  # of the time left
 CUT_LARGEST = 12_000  # nodes or groups: the work grows with their square
@@ -35,6 +37,8 @@ VARIANT_MOVES = 300
 CHAIN_TRIES, CHAIN_SHARE = 4, 0.3  # budgets tried; of the time
 FIT_LEAST = 0.5  # seconds for the first rows even when the time is up: no plan at all is worse
 FIT_SHARE = 0.6  # of the time, at most, for the first rows
+RETREAT_SHARE = 0.65  # of the time left, for the first row of a tight budget
+TIGHT_MOVES = 300  # a group, in every round for a tight budget: it takes many to come down to it at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Search:
         self.game, self.order, self.seed, self.processes = game, tuple(order), seed, processes
         self.rows = Archive()
         self.walks = 0
+        self.tight: set[int] = set()  # budgets that eviction does not come down to
         self.keep(self.order)
 
     def keep(self, row: Sequence[int]) -> None:
@@ -113,6 +118,22 @@ class Search:
                 return
             budget = (low + high) // 2
 
+    def retreat(self, goal: Goal) -> None:
+        """Where no row is within the budget: one from a beam backwards in time, and a hot walk from the plain order.
+
+        The budget counts as tight from then on.
+        """
+        if self.rows.within(goal.budget) is not None or not retreats(self.game):
+            return
+        self.tight.add(goal.budget)
+        short = replace(goal, deadline=goal.after(RETREAT_SHARE))
+        moves = TIGHT_MOVES * self.game.end
+        beam = replace(self.job(self.rows.smallest().schedule, short, moves), retreat=True)
+        if self.processes > 1:
+            self._together([self.job(self.order, short, moves, HOTTEST), beam])
+        else:
+            self.take(worker.answer(beam).found)
+
     def cut(self, goal: Goal) -> Cut:
         """The best cut; of a very long game, none."""
         if self.game.end > CUT_LARGEST:
@@ -142,9 +163,14 @@ class Search:
             if self.reached(goal) or quiet >= patience or goal.deadline - monotonic() < 0.02:
                 return
             say()
-            first = FIRST_MOVES if goal.settle else max(FIRST_MOVES, THOROUGH * self.game.end)
-            self._round(goal, turn, int(first * GROWTH**turn))
+            self._round(goal, turn, self._moves(goal, turn))
             quiet = quiet + 1 if self._standing(goal) >= before * (1 - goal.settle) and goal.settle else 0
+
+    def _moves(self, goal: Goal, turn: int) -> int:
+        if goal.budget in self.tight and not goal.settle:
+            return TIGHT_MOVES * self.game.end
+        first = FIRST_MOVES if goal.settle else max(FIRST_MOVES, THOROUGH * self.game.end)
+        return int(first * GROWTH**turn)
 
     def _standing(self, goal: Goal) -> float:
         """What a round should lower: the cost of a row within the budget, or the smallest peak while there is none."""
@@ -153,10 +179,15 @@ class Search:
 
     def _round(self, goal: Goal, turn: int, moves: int) -> None:
         best = (self.rows.within(goal.budget) or self.rows.smallest()).schedule
-        other = self.order if turn % 2 == 0 else best
+        tight = goal.budget in self.tight
+        other = self.order if tight or turn % 2 == 0 else best
         several = self.processes > 1 and goal.deadline - monotonic() > 3 * worker.START
+        hots = (HOTS[0], HOTTEST if tight and turn % 2 else HOTS[1])
         starts = [best, other] if several else [best]
-        jobs = [self.job(row, goal, moves, HOTS[i]) for i, row in enumerate(starts)]
+        self._together([self.job(row, goal, moves, hot) for row, hot in zip(starts, hots, strict=False)])
+
+    def _together(self, jobs: Sequence[worker.Job]) -> None:
+        """The first here and the others in children, at once; all that they find."""
         children = [worker.start(job) for job in jobs[1:]]
         self.take(worker.search(jobs[0]))
         for child in children:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -21,6 +21,7 @@ from lowtide.plan.exact import prove
 from lowtide.plan.game import Game
 from lowtide.plan.profile import row_profile
 from lowtide.plan.regress import Regress, playable
+from lowtide.plan.retreat import lowest_rows
 from lowtide.plan.stages import Stages
 from lowtide.plan.wide import tape_for
 
@@ -48,6 +49,7 @@ class Job:
     hot: float = HOT
     known_cost: float | None = None
     windows: bool = False  # plan windows of the row anew instead of walking
+    retreat: bool = False  # look for a row backwards in time first, and walk from that
 
     @property
     def in_budget(self) -> bool:
@@ -64,7 +66,17 @@ def answer(job: Job) -> Answer:
     """Do a job here and now."""
     if job.windows:
         return Answer(windows.improve(job.game, job.order, job.budget, job.until, job.seed))
+    if job.retreat:
+        return Answer(_retreat(job))
     return Answer(search(job)) if job.known_cost is None else _proof(job, job.known_cost)
+
+
+def _retreat(job: Job) -> list[Found]:
+    """The rows that the beam finds, and what a walk from the lowest makes of it."""
+    peak = max(row_profile(job.game, job.order).bytes)
+    found = [found_row(job.game, row) for row in lowest_rows(job.game, job.budget, peak, job.until)]
+    lowest = min(found, default=None)
+    return found if lowest is None else found + search(replace(job, order=lowest[2]))
 
 
 def _proof(job: Job, known_cost: float) -> Answer:
