@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.graphs import layered
-from lowtide.plan import Node, Planner, Problem, Value, check
+from lowtide.plan import Node, Planner, Problem, Value, check, worker
 from lowtide.plan.contract import contract
 from lowtide.plan.evict import fit
 from lowtide.plan.order import best_order
@@ -118,3 +118,12 @@ def test_a_rollback_keeps_the_profile_that_a_replay_gives(problem: Problem, seed
         assert tape.order() == before
     fresh = Tape(game, tape.order(), 0)
     assert (list(tape.over), tape.excess, tape.cost) == (list(fresh.over), fresh.excess, fresh.cost)
+
+
+def test_a_child_that_is_abandoned_ends() -> None:
+    game = contract(layered(60, 0.5, seed=2))
+    order = best_order(game, range(game.end))
+    child = worker.start(worker.Job(game, order, 0, ENDLESS, seed=0, enough=0.0, moves=1 << 60))
+    assert child is not None
+    worker.abandon(child)
+    assert child.returncode not in (None, 0)

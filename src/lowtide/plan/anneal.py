@@ -27,7 +27,7 @@ LENGTHS = (1, 2, 3, 5, 8, 16)  # executions that one recomputation may add
 NEAR = (8.0, 20)  # how far from a place over the budget a move begins: executions, share of the row
 CLUSTER = 10  # executions that one move may carry along
 ROLLBACKS = 0.02  # of the moves while over the budget: each takes as long as some twenty others
-ROLLBACK_LARGEST = 2_000  # groups: beyond, each takes far longer
+ROLLBACK_LARGEST = 300  # groups: beyond, each takes far longer
 
 
 class Annealer:

@@ -156,11 +156,11 @@ class Planner:
             if self._is_impossible(goal.budget) and goal.enough < float("inf"):
                 return
             watch.say("retreat")
-            search.retreat(goal)
+            turns = range(int(search.retreat(goal)), ROUNDS_BEFORE_PROOF)
             goal = replace(goal, enough=max(goal.enough, self.bounds.get(goal.budget, 0.0)))
             say = lambda: watch.say("anneal")  # noqa: E731
             if search.game is self.game and not goal.settle:
-                search.anneal(goal, say, ROUNDS_BEFORE_PROOF)
+                search.anneal(goal, say, turns)
                 goal = self._prove(search, goal, watch)
             search.anneal(goal, say)
             if self._best(goal.budget) < float("inf"):

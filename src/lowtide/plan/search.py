@@ -37,7 +37,7 @@ VARIANT_MOVES = 300
 CHAIN_TRIES, CHAIN_SHARE = 4, 0.3  # budgets tried; of the time
 FIT_LEAST = 0.5  # seconds for the first rows even when the time is up: no plan at all is worse
 FIT_SHARE = 0.6  # of the time, at most, for the first rows
-RETREAT_SHARE = 0.65  # of the time left, for the first row of a tight budget
+RETREAT_SHARE = 0.8  # of the time left, for the first row of a tight budget
 TIGHT_MOVES = 300  # a group, in every round for a tight budget: it takes many to come down to it at all
 
 
@@ -118,21 +118,24 @@ class Search:
                 return
             budget = (low + high) // 2
 
-    def retreat(self, goal: Goal) -> None:
-        """Where no row is within the budget: one from a beam backwards in time, and a hot walk from the plain order.
+    def retreat(self, goal: Goal) -> bool:
+        """Where no row is within the budget: a walk from the plain order, and meanwhile a beam backwards in time.
 
-        The budget counts as tight from then on.
+        If the walk comes down to the budget, the beam is not waited for. If not, the budget counts as tight.
+        It is the first round then; returns whether it was.
         """
         if self.rows.within(goal.budget) is not None or not retreats(self.game):
-            return
-        self.tight.add(goal.budget)
-        short = replace(goal, deadline=goal.after(RETREAT_SHARE))
-        moves = TIGHT_MOVES * self.game.end
-        beam = replace(self.job(self.rows.smallest().schedule, short, moves), retreat=True)
-        if self.processes > 1:
-            self._together([self.job(self.order, short, moves, HOTTEST), beam])
-        else:
-            self.take(worker.answer(beam).found)
+            return False
+        row, moves = self.rows.smallest().schedule, self._moves(goal, 0)
+        beam = replace(self.job(row, replace(goal, deadline=goal.after(RETREAT_SHARE)), moves), retreat=True)
+        child = worker.start(beam) if self.processes > 1 else None
+        self.take(worker.search(self.job(self.order, goal, moves, HOTS[1])))
+        if self.rows.within(goal.budget) is None:
+            self.tight.add(goal.budget)
+            self.take((worker.answer(beam) if child is None else worker.collect(child)).found)
+        elif child is not None:
+            worker.abandon(child)
+        return True
 
     def cut(self, goal: Goal) -> Cut:
         """The best cut; of a very long game, none."""
@@ -152,12 +155,12 @@ class Search:
             if self.rows.smallest().peak > middle:
                 low = middle
 
-    def anneal(self, goal: Goal, say: Callable[[], None], most: int = 1 << 30) -> None:
+    def anneal(self, goal: Goal, say: Callable[[], None], turns: range = range(1 << 30)) -> None:
         """Rounds of two walks each: from the best row, and from the plain order or, in turn, hot from the best."""
         if self.game.end > ANNEAL_LARGEST:
             return
         quiet = 0
-        for turn in range(most):
+        for turn in turns:
             before = self._standing(goal)
             patience = STUCK if self.rows.within(goal.budget) is None else QUIET
             if self.reached(goal) or quiet >= patience or goal.deadline - monotonic() < 0.02:
@@ -182,12 +185,9 @@ class Search:
         tight = goal.budget in self.tight
         other = self.order if tight or turn % 2 == 0 else best
         several = self.processes > 1 and goal.deadline - monotonic() > 3 * worker.START
-        hots = (HOTS[0], HOTTEST if tight and turn % 2 else HOTS[1])
+        hots = (HOTS[0], HOTTEST if tight and turn % 2 == 0 else HOTS[1])
         starts = [best, other] if several else [best]
-        self._together([self.job(row, goal, moves, hot) for row, hot in zip(starts, hots, strict=False)])
-
-    def _together(self, jobs: Sequence[worker.Job]) -> None:
-        """The first here and the others in children, at once; all that they find."""
+        jobs = [self.job(row, goal, moves, hot) for row, hot in zip(starts, hots, strict=False)]
         children = [worker.start(job) for job in jobs[1:]]
         self.take(worker.search(jobs[0]))
         for child in children:

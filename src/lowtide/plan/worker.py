@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -49,7 +49,7 @@ class Job:
     hot: float = HOT
     known_cost: float | None = None
     windows: bool = False  # plan windows of the row anew instead of walking
-    retreat: bool = False  # look for a row backwards in time first, and walk from that
+    retreat: bool = False  # look for a row backwards in time instead of walking
 
     @property
     def in_budget(self) -> bool:
@@ -67,16 +67,9 @@ def answer(job: Job) -> Answer:
     if job.windows:
         return Answer(windows.improve(job.game, job.order, job.budget, job.until, job.seed))
     if job.retreat:
-        return Answer(_retreat(job))
+        peak = max(row_profile(job.game, job.order).bytes)
+        return Answer([found_row(job.game, row) for row in lowest_rows(job.game, job.budget, peak, job.until)])
     return Answer(search(job)) if job.known_cost is None else _proof(job, job.known_cost)
-
-
-def _retreat(job: Job) -> list[Found]:
-    """The rows that the beam finds, and what a walk from the lowest makes of it."""
-    peak = max(row_profile(job.game, job.order).bytes)
-    found = [found_row(job.game, row) for row in lowest_rows(job.game, job.budget, peak, job.until)]
-    lowest = min(found, default=None)
-    return found if lowest is None else found + search(replace(job, order=lowest[2]))
 
 
 def _proof(job: Job, known_cost: float) -> Answer:
@@ -157,6 +150,14 @@ def collect(child: subprocess.Popen[bytes] | None) -> Answer:
     data = child.stdout.read()
     child.wait(GRACE)
     return cast(Answer, pickle.loads(data)) if data else Answer([])
+
+
+def abandon(child: subprocess.Popen[bytes]) -> None:
+    """End a child whose answer is no longer wanted."""
+    assert child.stdout is not None
+    child.kill()
+    child.stdout.close()
+    child.wait(GRACE)
 
 
 def main() -> None:
