@@ -23,6 +23,7 @@ from lowtide.plan.rollback import Rollback
 
 LARGEST = 600  # groups
 WIDTHS = (3, 12, 48)  # states a layer expands, in one pass after another
+CROWDED = 0.6  # of the room: with less held there is no need to retreat
 IN_A_ROW = 1  # retreats from one layer
 PRICES = (0.1, 0.4, 1.6, 6.4, 25.6)  # of a byte held, in mean costs of one: retreats
 OPINIONS = (0.0, 1.0, 10.0)  # on the same, for the ranks of states
@@ -71,12 +72,14 @@ class Retreat(Backward):
         return _Pass(self, width, until).run()
 
     def moves(self, required: int, held: int, ancestors: int) -> Iterator[Move]:
-        """Every free step that fits, and the retreats."""
+        """Every free step that fits; and the retreats, if memory is filling up."""
         for group in members(required & ~ancestors):
             new = self.ins[group] & ~required
             more = self.bytes(new)
             if held + more + self.scratch[group] <= self.room:
                 yield required ^ 1 << group | new, held + more - self.size[group], 0.0, (group,)
+        if held < CROWDED * self.room:
+            return
         wanted = [s for g in members(required & ancestors) for s in self.game.outs[g]]
         seen = {0}
         for cut in self.cuts:
@@ -151,9 +154,7 @@ class _Pass:
             then, held_then, above, more = self.game.settle(then, held_then)
             self.reach(then, held_then, above, paid + price, required, steps + more)
 
-    def reach(
-        self, required: int, held: int, ancestors: int, paid: float, source: int, steps: tuple[int, ...]
-    ) -> None:
+    def reach(self, required: int, held: int, ancestors: int, paid: float, source: int, steps: tuple[int, ...]) -> None:
         if paid < self.paid.get(required, float("inf")):
             self.paid[required] = paid
             self.path[required] = (source, steps)
