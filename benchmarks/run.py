@@ -328,6 +328,8 @@ def main() -> int:
         write(kinds)
     for text in missed:
         console.print(f"not reached: {text}")
+    for text in too_near(kinds):
+        console.print(f"too near its bound to tell: {text}")
     if not missed:
         console.print(f"reached: {TIME_WITHIN:.0%} of step time and {RAM_WITHIN / 1e6:.0f} MB of RAM at most")
     return 3 if missed else 0
@@ -338,6 +340,11 @@ def missed_in(kinds: dict[str, list[dict[str, Any]]]) -> list[str]:
     return [f"{KINDS[kind]}: {text}" for kind, one in bound for text in over(one)]
 
 
+def too_near(kinds: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Scripts of which all waves did not make clear on which side of its bound the time is."""
+    return [KINDS[kind] for kind, rows in kinds.items() if not is_clear(rows)]
+
+
 def write(found: dict[str, list[dict[str, Any]]]) -> None:
     """Put these scripts' results beside those that are there."""
     before = json.loads(RESULTS.read_text())["kinds"] if RESULTS.exists() else {}
@@ -346,6 +353,7 @@ def write(found: dict[str, list[dict[str, Any]]]) -> None:
         "machine": f"{os.cpu_count()} cores, {platform.platform()}",
         "versions": {name: version(name) for name in ("tensorflow-cpu", "keras", "memray") if _has(name)},
         "not_reached": missed_in(kinds),
+        "too_near_to_tell": too_near(kinds),
         "kinds": kinds,
     }
     RESULTS.write_text(json.dumps(document, indent=1) + "\n")

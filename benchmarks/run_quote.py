@@ -28,7 +28,9 @@ def quoted(document: dict[str, Any]) -> str:
     lines += ["", f"RAM over the plain script on the same allocator: {_ram(document)}."]
     bounds = f"at most {TIME_WITHIN:.0%} of step time outside detailed steps, at most {RAM_WITHIN / 1e6:.0f} MB"
     missed = "; ".join(document["not_reached"])
-    lines.append(f"Bounds for `lowtide run`: {bounds}. " + (f"Not reached: {missed}." if missed else "Reached."))
+    near = "; ".join(document["too_near_to_tell"])
+    said = [f"Not reached: {missed}." if missed else "Reached.", *([f"Too near to tell: {near}."] if near else [])]
+    lines.append(f"Bounds for `lowtide run`: {bounds}. {' '.join(said)}")
     return "\n".join(lines) + "\n"
 
 
