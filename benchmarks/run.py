@@ -14,7 +14,7 @@ which a process that slept warms up, and steps recorded in full. RAM is the high
 
 The plain script runs both as it is and on the allocator that `lowtide run` puts it on: time is compared with the one as
 it is, RAM with the other, since how much an allocator keeps is not what watching costs (the table has both). Writes
-benchmarks/results/run.json, and exits with 3 when a bound is broken: 5 % of step time, 50 MB of RAM. Half an hour.
+benchmarks/results/run.json, and exits with 3 when a bound is broken: 5 % of step time, 50 MB of RAM. 45 minutes.
 """
 
 from __future__ import annotations
