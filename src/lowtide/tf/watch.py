@@ -28,8 +28,8 @@ from lowtide.tf.tracers import traced_bytes, traced_lines
 FASTEST, SLOWEST, SAMPLES = 0.1, 2.0, 2000
 """Seconds between samples, first and in a long run; in between, the run's time so far divided by the last."""
 WHILE_STEPPING = 0.5
-"""Seconds between looks of a thread while steps come, at least: steps have their own records, and each look takes the
-interpreter from them."""
+"""Seconds between looks of a thread while steps come: steps have their own records, and each look takes the interpreter
+from them."""
 FLUSH_SECONDS = 0.5
 SLOW_SECONDS = 1.0
 SLOW_SHARE = 0.005
@@ -63,6 +63,11 @@ class Attached(Protocol):
         """The last things to record, when all is over."""
 
 
+def is_due(now: float, looked: float, stepped: float) -> bool:
+    """Whether to take a sample: always when no step has come of late, since then the script does something else."""
+    return now - stepped >= FASTEST or now - looked >= WHILE_STEPPING
+
+
 def _text(file: str) -> str:
     """What is in a file, or in a notebook's cell."""
     return "".join(linecache.getlines(file)) if file.startswith(CELL) else Path(file).read_text()
@@ -84,7 +89,7 @@ class Watch:
         self.paused = 0
         self.steps = 0
         self.refusal: Refusal | None = None
-        self._slow_at, self._flushed = 0.0, 0.0
+        self._slow_at = self._flushed = self._stepped = 0.0
         self._thread = threading.Thread(target=self._loop, name="lowtide", daemon=True)
 
     def start(self) -> None:
@@ -121,6 +126,7 @@ class Watch:
         self.writer.add([step])
         self.keep(step.source)
         self.steps += 1
+        self._stepped = self.now
         return self.steps - 1
 
     def keep(self, source: Source | None) -> None:
@@ -150,20 +156,21 @@ class Watch:
             return None
 
     def _loop(self) -> None:
-        looked, steps, stepping = self.now, self.steps, False
-        while not self._over.wait(min(SLOWEST, max(WHILE_STEPPING if stepping else FASTEST, self.now / SAMPLES))):
-            self.attempt("a sample", self.sample)
+        looked = self.now
+        while not self._over.wait(min(SLOWEST, max(FASTEST, self.now / SAMPLES))):
             now = self.now
-            if now - looked >= WHILE_STEPPING:
-                stepping = self.steps > steps + 1
-                looked, steps = now, self.steps
+            if not is_due(now, looked, self._stepped):
+                continue
+            self.attempt("a sample", self.sample)
+            looked = now
             if now - self._flushed > FLUSH_SECONDS:
                 self.writer.flush()
                 self._flushed = self.now
 
     def sample(self) -> None:
         """Take a sample now."""
-        found: dict[str, Any] = {"rss_bytes": self.rss(), "source": self._line()}
+        line = self._line()  # first: reading anything lets the script go on
+        found: dict[str, Any] = {"rss_bytes": self.rss(), "source": line}
         device = self.attached.device() if self.attached else None
         if device is not None:
             found.update(zip(("device_bytes", "device_peak_bytes", "reserved_bytes"), device, strict=True))
