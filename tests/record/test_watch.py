@@ -1,16 +1,20 @@
-"""When the thread that samples a run takes a look."""
+"""How often the thread that samples a run takes a look."""
 
 from __future__ import annotations
 
-from lowtide.tf.watch import FASTEST, WHILE_STEPPING, is_due
+from lowtide.tf.watch import A_WHILE, FASTEST, WHILE_STEPPING, Pace
 
 
-def test_samples_are_rare_while_steps_come() -> None:
-    looked = 10.0
-    times = [looked + n * FASTEST for n in range(1, 5)]
-    assert not any(is_due(now, looked, stepped=now - FASTEST / 2) for now in times)
-    assert is_due(looked + WHILE_STEPPING, looked, stepped=looked + WHILE_STEPPING)
+def test_samples_are_rare_once_steps_have_come_for_a_while_and_as_long_as_they_come() -> None:
+    pace, steps = Pace(0.0, 0), 0
+    waits = []
+    for half_second in range(1, 12):
+        steps += 10
+        waits.append(pace.wait(half_second * WHILE_STEPPING, steps))
+    assert waits[-1] == WHILE_STEPPING
+    assert pace.wait(12 * WHILE_STEPPING, steps) == FASTEST  # none came
 
 
-def test_what_the_script_does_after_its_steps_is_looked_at_as_soon_as_none_comes() -> None:
-    assert is_due(FASTEST, looked=0.0, stepped=0.0)
+def test_what_follows_a_few_quick_steps_is_looked_at_often() -> None:
+    pace = Pace(0.0, 0)
+    assert pace.wait(A_WHILE / 2, 50) == FASTEST

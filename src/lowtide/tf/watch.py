@@ -30,6 +30,8 @@ FASTEST, SLOWEST, SAMPLES = 0.1, 2.0, 2000
 WHILE_STEPPING = 0.5
 """Seconds between looks of a thread while steps come: steps have their own records, and each look takes the interpreter
 from them."""
+A_WHILE = 2.5
+"""Seconds in which steps have come."""
 FLUSH_SECONDS = 0.5
 SLOW_SECONDS = 1.0
 SLOW_SHARE = 0.005
@@ -63,9 +65,24 @@ class Attached(Protocol):
         """The last things to record, when all is over."""
 
 
-def is_due(now: float, looked: float, stepped: float) -> bool:
-    """Whether to take a sample: always when no step has come of late, since then the script does something else."""
-    return now - stepped >= FASTEST or now - looked >= WHILE_STEPPING
+class Pace:
+    """How long to wait before the next sample.
+
+    Samples are rare while steps come, once steps have come for a while: a few quick ones may be followed by a line that
+    is worth seeing. To wake and only then ask whether steps came would not do: on a machine whose cores are busy
+    each waking stops the script for milliseconds.
+    """
+
+    def __init__(self, now: float, steps: int) -> None:
+        self._asked, self._steps, self._stepped, self._rare = now, steps, 0.0, False
+
+    def wait(self, now: float, steps: int) -> float:
+        if now - self._asked >= WHILE_STEPPING:
+            came = steps > self._steps + 1
+            self._stepped += now - self._asked if came else 0.0
+            self._rare = came and self._stepped >= A_WHILE
+            self._asked, self._steps = now, steps
+        return min(SLOWEST, max(WHILE_STEPPING if self._rare else FASTEST, now / SAMPLES))
 
 
 def _text(file: str) -> str:
@@ -89,7 +106,7 @@ class Watch:
         self.paused = 0
         self.steps = 0
         self.refusal: Refusal | None = None
-        self._slow_at = self._flushed = self._stepped = 0.0
+        self._slow_at = self._flushed = 0.0
         self._thread = threading.Thread(target=self._loop, name="lowtide", daemon=True)
 
     def start(self) -> None:
@@ -126,7 +143,6 @@ class Watch:
         self.writer.add([step])
         self.keep(step.source)
         self.steps += 1
-        self._stepped = self.now
         return self.steps - 1
 
     def keep(self, source: Source | None) -> None:
@@ -156,14 +172,10 @@ class Watch:
             return None
 
     def _loop(self) -> None:
-        looked = self.now
-        while not self._over.wait(min(SLOWEST, max(FASTEST, self.now / SAMPLES))):
-            now = self.now
-            if not is_due(now, looked, self._stepped):
-                continue
+        pace = Pace(self.now, self.steps)
+        while not self._over.wait(pace.wait(self.now, self.steps)):
             self.attempt("a sample", self.sample)
-            looked = now
-            if now - self._flushed > FLUSH_SECONDS:
+            if self.now - self._flushed > FLUSH_SECONDS:
                 self.writer.flush()
                 self._flushed = self.now
 
