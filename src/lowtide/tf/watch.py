@@ -31,7 +31,7 @@ WHILE_STEPPING = 0.5
 """Seconds between looks of a thread while steps come: steps have their own records, and each look takes the interpreter
 from them."""
 A_WHILE = 2.5
-"""Seconds in which steps have come."""
+"""Seconds of steps after which samples get rare."""
 FLUSH_SECONDS = 0.5
 SLOW_SECONDS = 1.0
 SLOW_SHARE = 0.005
