@@ -268,7 +268,7 @@ def attach(watch: Watch) -> Attachment:
     attachment.install()
     watch.attached = attachment
     if watch.options.detail_steps:
-        attachment.sightings.start()
+        watch.looks = attachment.sightings
     return attachment
 
 

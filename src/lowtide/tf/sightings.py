@@ -1,9 +1,9 @@
 """The lines of large tensors that eager code makes while no window is open.
 
-No hook sees their making, since one that sees every op costs too much. So a thread looks every few milliseconds how
-many bytes the device has. When they rose while the main thread is inside TensorFlow, the chunks that are new were made
-there, and the user's line that it is on is theirs: an op on that many bytes takes longer than the time between two
-looks. A chunk that was not seen that way has no line.
+No hook sees their making, since one that sees every op costs too much. So the thread that samples looks every few
+milliseconds how many bytes the device has. When they rose while the main thread is inside TensorFlow, the chunks that
+are new were made there, and the user's line that it is on is theirs: an op on that many bytes takes longer than the
+time between two looks. A chunk that was not seen that way has no line.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from lowtide.program import Source
 from lowtide.record import Site
 from lowtide.tf.device import DeviceCounter
 from lowtide.tf.places import line_of
-from lowtide.tf.watch import WHILE_STEPPING, Watch
+from lowtide.tf.watch import Watch
 
 LEAST = 4 << 20
 """Smaller chunks are made too quickly to be seen being made."""
 FASTEST, SLOWEST, LOOKS = 0.005, 0.05, 4000
 """Seconds between two looks, at first and at last: what the run has lasted divided by so many, in between."""
-STEPPING = 1.0
-"""Seconds after a step in which another may be expected."""
+STEPPING, WHILE_STEPPING = 1.0, 0.5
+"""Seconds after a step in which another may be expected; seconds between two looks then, and during a step."""
 SHARE, SAVED = 0.01, 0.25
 """Reading the allocator's map may take this part of the time, and so many seconds at once where it took less before."""
 
@@ -48,22 +48,17 @@ class Sightings:
         self._chunks: Sighted = {}
         self._missed = False
         self._budget, self._at = SAVED, time.perf_counter()
-        self._thread = threading.Thread(target=self._loop, name="lowtide lines", daemon=True)
+        self._steps, self._expected_until = 0, 0.0
 
-    def start(self) -> None:
-        self._thread.start()
+    def wait(self, now: float) -> float:
+        """Seconds until the next look."""
+        if self._watch.steps != self._steps:
+            self._steps, self._expected_until = self._watch.steps, now + STEPPING
+        if now < self._expected_until or self._in_step():
+            return WHILE_STEPPING
+        return min(SLOWEST, max(FASTEST, now / LOOKS))
 
-    def _loop(self) -> None:
-        steps, until = 0, 0.0
-        while self._watch.alive:
-            now = self._watch.now
-            if self._watch.steps != steps:
-                steps, until = self._watch.steps, now + STEPPING
-            stepping = now < until or self._in_step()
-            time.sleep(WHILE_STEPPING if stepping else min(SLOWEST, max(FASTEST, now / LOOKS)))
-            self._watch.attempt("lines of tensors", self._look)
-
-    def _look(self) -> None:
+    def look(self) -> None:
         in_use = self._device.in_use()
         if in_use is None or (abs(in_use - self._in_use) < LEAST and not self._missed):
             return

@@ -131,6 +131,7 @@ class StepLog:
     def _ended(self, kind: str, name: str, key: object, start: float, repeats: int) -> Ended:
         if kind not in ONE_CALL:
             start = max(self._last_end.get(kind, start), 0.0)
+        self._watch.stepped()
         self._last_end[kind] = now = self._watch.now
         return Ended(kind, name, key, repeats, calling_line(), start, now)
 

@@ -22,16 +22,10 @@ from lowtide.program import Source
 from lowtide.record import HOST_PARTS, HostSplit, Refusal, Sample, Step, Writer
 from lowtide.record.host import ProcessMemory, available_bytes, cgroup_bytes, fitted, heap_reader
 from lowtide.record.types import INSIDE
+from lowtide.tf.pace import Alarm, Pace
 from lowtide.tf.places import CELL, line_of
 from lowtide.tf.tracers import traced_bytes, traced_lines
 
-FASTEST, SLOWEST, SAMPLES = 0.1, 2.0, 2000
-"""Seconds between samples, first and in a long run; in between, the run's time so far divided by the last."""
-WHILE_STEPPING = 0.5
-"""Seconds between looks of a thread while steps come: steps have their own records, and each look takes the interpreter
-from them."""
-A_WHILE = 2.5
-"""Seconds of steps after which samples get rare."""
 FLUSH_SECONDS = 0.5
 SLOW_SECONDS = 1.0
 SLOW_SHARE = 0.005
@@ -65,24 +59,13 @@ class Attached(Protocol):
         """The last things to record, when all is over."""
 
 
-class Pace:
-    """How long to wait before the next sample.
+class Looks(Protocol):
+    """What the thread that samples looks at besides, more often than it samples."""
 
-    Samples are rare while steps come, once steps have come for a while: a few quick ones may be followed by a line that
-    is worth seeing. To wake and only then ask whether steps came would not do: on a machine whose cores are busy
-    each waking stops the script for milliseconds.
-    """
+    def wait(self, now: float) -> float:
+        """Seconds until the next look."""
 
-    def __init__(self, now: float, steps: int) -> None:
-        self._asked, self._steps, self._stepped, self._rare = now, steps, 0.0, False
-
-    def wait(self, now: float, steps: int) -> float:
-        if now - self._asked >= WHILE_STEPPING:
-            came = steps > self._steps + 1
-            self._stepped += now - self._asked if came else 0.0
-            self._rare = came and self._stepped >= A_WHILE
-            self._asked, self._steps = now, steps
-        return min(SLOWEST, max(WHILE_STEPPING if self._rare else FASTEST, now / SAMPLES))
+    def look(self) -> None: ...
 
 
 def _text(file: str) -> str:
@@ -101,8 +84,10 @@ class Watch:
         self._heap = heap_reader()
         self._main = threading.main_thread().ident
         self._over = threading.Event()
+        self._pace, self._alarm = Pace(), Alarm()
         self._files: set[str] = set()
         self.attached: Attached | None = None
+        self.looks: Looks | None = None
         self.paused = 0
         self.steps = 0
         self.refusal: Refusal | None = None
@@ -171,13 +156,41 @@ class Watch:
             self.writer.note(f"{what} could not be recorded ({type(error).__name__}: {str(error)[:200]})")
             return None
 
+    def stepped(self) -> None:
+        """A step of the script's has ended. While they come, and none is recorded in full, they put samples off."""
+        now = self.now
+        self._pace.stepped(now)
+        if self._pace.steps_come(now) and not self.paused:
+            self._alarm.set(self._pace.due(now) - now)
+
     def _loop(self) -> None:
-        pace = Pace(self.now, self.steps)
-        while not self._over.wait(pace.wait(self.now, self.steps)):
-            self.attempt("a sample", self.sample)
+        while True:
+            self._alarm.wait(self._wait(self.now))
+            if self._over.is_set():
+                return
+            if self._pace.due(self.now) <= self.now:
+                self._pace.sampled(self.now)
+                self.attempt("a sample", self.sample)
+            if self.looks is not None:
+                self.attempt("lines of tensors", self.looks.look)
             if self.now - self._flushed > FLUSH_SECONDS:
                 self.writer.flush()
                 self._flushed = self.now
+
+    def _end_thread(self) -> None:
+        for _ in range(10):
+            if self._thread.is_alive():
+                self._alarm.set(0)  # again if it was about to set it itself
+                self._thread.join(0.5)
+        if not self._thread.is_alive():
+            self._alarm.close()
+
+    def _wait(self, now: float) -> float:
+        """Seconds until the next sample or look."""
+        until_sample = self._pace.due(now) - now
+        if self.looks is None or self._pace.steps_come(now):
+            return until_sample
+        return min(until_sample, self.looks.wait(now))
 
     def sample(self) -> None:
         """Take a sample now."""
@@ -232,8 +245,7 @@ class Watch:
         if not self.alive:
             return
         self._over.set()
-        if self._thread.is_alive():
-            self._thread.join(5)
+        self._end_thread()
         if self.attached is not None:
             self.attempt("the end of the run", self.attached.finish)
         self._slow_at = 0.0
