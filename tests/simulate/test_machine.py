@@ -456,6 +456,24 @@ def test_steps_may_take_other_branches_than_the_one_with_most_bytes() -> None:
     assert "large" in made[0] and "small" in made[1]
 
 
+@pytest.mark.parametrize("lowered", [True, False])
+def test_lowered_branches_let_go_of_what_they_are_given_as_they_go(lowered: bool) -> None:
+    """One kernel that calls a branch as a function holds all its inputs until that is done."""
+    branch = Draft()
+    first, second = branch.argument("first"), branch.argument("second")
+    for name, read in (("a", first), ("b", second)):
+        branch.effect(f"print_{name}", "Print", branch.op(name, "MatMul", read, shape=SQUARE))
+    draft = Draft()
+    x = draft.argument("x")
+    made = [draft.op(name, "MatMul", x) for name in ("one", "two")]
+    choice = draft.op("choice", "Any", x, shape=SCALAR, dtype="bool")
+    attrs: dict[str, object] = {LOWERING_ATTRIBUTE: True} if lowered else {}
+    draft.ops.append(Op("branch", "If", (choice, *made), (), attrs=attrs, bodies=(0, 0)))
+    words = story(draft.program(functions=[branch.program()])).split()
+    told = [word for word in words if word[1:] in ("one", "two", "b")]
+    assert told == ["+one", "+two", *(("-one", "+b", "-two", "-b") if lowered else ("+b", "-b", "-one", "-two"))]
+
+
 def test_a_branch_with_turns_is_taken_as_they_say_where_no_other_habit_is_asked_for() -> None:
     inside = [Draft(), Draft()]
     bodies = [draft.program(draft.op(f"arm {i}", "MatMul", draft.argument())) for i, draft in enumerate(inside)]

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from lowtide.ops import LOWERING_ATTRIBUTE
+from lowtide.ops import BRANCHES, LOWERING_ATTRIBUTE
 from lowtide.tf import compat
 from lowtide.tf.rewrite import as_function
 from lowtide.tf.trace import capture_function
@@ -88,10 +88,11 @@ def test_optimize_graph_leaves_it_to_tensorflow_to_lower_the_loops_that_are_not_
     assert LOWERING_ATTRIBUTE not in inner.attr
 
 
-def test_optimize_graph_keeps_a_branch_a_function() -> None:
+def test_optimize_graph_leaves_it_to_tensorflow_to_lower_a_branch() -> None:
     graph_def = optimized(traced(lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.tanh(x), lambda: x), ROWS))
-    assert {"If", "StatelessIf"}.intersection(node.op for node in graph_def.node)
-    assert not any(LOWERING_ATTRIBUTE in node.attr for node in graph_def.node)
+    (branch,) = [node for node in graph_def.node if node.op in BRANCHES]
+    assert branch.attr[LOWERING_ATTRIBUTE].b
+    assert not LOWERED.intersection(node.op for node in graph_def.node)
 
 
 def test_optimize_graph_leaves_what_must_be_kept_and_the_original_alone() -> None:
@@ -140,12 +141,12 @@ def test_limit_trips_at_once() -> None:
     assert at_once == [{10}, {1}, {2}]
 
 
-def test_functional_loops() -> None:
+def test_functional_bodies() -> None:
     graph_def = optimized(traced(loop, ROWS))
     before = graph_def.SerializeToString(deterministic=True)
-    assert not any(LOWERING_ATTRIBUTE in node.attr for node in compat.functional_loops(graph_def).node)
+    assert not any(LOWERING_ATTRIBUTE in node.attr for node in compat.functional_bodies(graph_def).node)
     assert graph_def.SerializeToString(deterministic=True) == before
-    nodes = run_of_loop(compat.functional_loops)
+    nodes = run_of_loop(compat.functional_bodies)
     assert loops_of(nodes)
     assert not LOWERED.intersection(node.op for node in nodes)
 

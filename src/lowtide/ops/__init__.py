@@ -4,6 +4,8 @@ from lowtide.ops.data import chosen_by_data, is_branching, is_lowered
 from lowtide.ops.scratch import HALVES, OWN_KERNEL, SCRATCH_FIRST, SCRATCH_OF_OWN_KERNELS
 from lowtide.ops.table import (
     ANY_INPUT,
+    BRANCHES,
+    LOOPS,
     LOWERING_ATTRIBUTE,
     TRIPS_AT_ONCE,
     UNKNOWN,
@@ -17,7 +19,9 @@ from lowtide.ops.table import (
 
 __all__ = [
     "ANY_INPUT",
+    "BRANCHES",
     "HALVES",
+    "LOOPS",
     "LOWERING_ATTRIBUTE",
     "OWN_KERNEL",
     "SCRATCH_FIRST",

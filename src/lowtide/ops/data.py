@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lowtide.ops.table import LOWERING_ATTRIBUTE, Act, rule_of
+from lowtide.ops.table import BRANCHES, LOWERING_ATTRIBUTE, Act, rule_of
 from lowtide.program import Op, Program
 
 
@@ -54,8 +54,8 @@ def _through_bodies(program: Program, op: Op, known: set[int], found: set[str]) 
 
 
 def is_lowered(op: Op) -> bool:
-    """A loop whose ops are among those outside it, see `LOWERING_ATTRIBUTE`."""
-    return op.trips is not None and op.attrs.get(LOWERING_ATTRIBUTE) is True
+    """A loop or a choice of branches whose ops are among those outside it, see `LOWERING_ATTRIBUTE`."""
+    return (op.trips is not None or op.kind in BRANCHES) and op.attrs.get(LOWERING_ATTRIBUTE) is True
 
 
 def is_branching(op: Op) -> bool:

@@ -290,13 +290,16 @@ TABLE: Mapping[str, Rule] = {
 TRIPS_AT_ONCE = "parallel_iterations"
 """The attribute of a loop that says how many of its trips may be under way at once."""
 LOWERING_ATTRIBUTE = "_lower_using_switch_merge"
-"""Of a loop that TensorFlow runs as ops among ops. Without it one kernel runs the loop, and its bodies as functions."""
+"""Of a loop or branches that TensorFlow runs as ops among ops. Without it one kernel runs the bodies as functions."""
+LOOPS = frozenset({"While", "StatelessWhile"})
+BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 
 WANTED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("VariableV2", "Variable", "VarHandleOp"), ("shape", "dtype")),
     **dict.fromkeys(("MatMul", "_FusedMatMul"), ("transpose_a", "transpose_b")),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), ("adj_x", "adj_y")),
-    **dict.fromkeys(("While", "StatelessWhile"), (TRIPS_AT_ONCE, LOWERING_ATTRIBUTE)),
+    **dict.fromkeys(LOOPS, (TRIPS_AT_ONCE, LOWERING_ATTRIBUTE)),
+    **dict.fromkeys(BRANCHES, (LOWERING_ATTRIBUTE,)),
     "Einsum": ("equation",),
     "Unpack": ("axis",),
     "StridedSlice": ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),

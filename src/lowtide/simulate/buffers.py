@@ -52,14 +52,14 @@ class Trace(NamedTuple):
 class Compiled:
     """A Program at one batch size, unpacked into lists that are quick to walk.
 
-    `held` has the inputs that an op holds until it is done: a loop that is lowered hands its own to the first trip.
-    `lowered` are the bodies of such loops.
+    `held` has the inputs that an op holds until it is done: a loop that is lowered hands its own to the first trip, and
+    branches to the one that is taken. `lowered` are the bodies of such ops.
     """
 
     def __init__(
         self, program: Program, batch: int, path: int, registry: list[Program], outermost: bool = True
     ) -> None:
-        """`outermost`: its ops are among those of the step itself, as are those of a loop that is lowered."""
+        """`outermost`: its ops are among those of the step itself, as are those of an op that is lowered."""
         self.program = program
         self.path = path
         self.bytes = [value.bytes(batch) for value in program.values]

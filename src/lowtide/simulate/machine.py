@@ -135,7 +135,7 @@ class _Machine(TensorLists):
     def _place_constants(self, code: Compiled) -> None:
         """Constants, and what is computed from them alone and needed by others.
 
-        Those of a body come when it first runs; of a loop that is lowered, with those outside.
+        Those of a body come when it first runs; of an op that is lowered, with those outside.
         """
         self._has_constants.add(code.path)
         ops = code.program.ops
@@ -410,11 +410,15 @@ class _Machine(TensorLists):
             self._release(buffer)
 
     def _call(self, code: Compiled, op: Op, where: dict[int, int]) -> None:
-        """A call, or one of the branches."""
+        """A call, or one of the branches; what those that are lowered are given is theirs."""
         body = code.functions[op.bodies[self._arm(code, op) if is_branching(op) else 0]]
         skipped = len(op.inputs) - len(body.program.inputs)
-        arguments = [where[value] for value in op.inputs[skipped:]]
-        results = self._run(body, range(len(body.program.ops)), _bind(body, arguments), held=True)
+        given = [where[value] for value in op.inputs]
+        if is_lowered(op):
+            for buffer in given[:skipped]:
+                self._release(buffer)
+        held = not is_lowered(op)
+        results = self._run(body, range(len(body.program.ops)), _bind(body, given[skipped:]), held)
         for value, buffer in zip(op.outputs, results, strict=True):
             self._give(code, where, value, buffer)
             self._release(buffer)

@@ -163,7 +163,7 @@ class Steps:
 
 
 def has_loose_ends(program: Program) -> bool:
-    return any(map(is_lowered, program.ops))
+    return any(op.trips is not None and is_lowered(op) for op in program.ops)
 
 
 def _steps_to_play(program: Program, batch: int, most_steps: int, most_ops: int) -> int:

@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from lowtide.ops import HALVES, OWN_KERNEL, SCRATCH_OF_OWN_KERNELS, WANTED_ATTRIBUTES, WANTS_CONSTANTS, rule_of
+from lowtide.ops import (
+    BRANCHES,
+    HALVES,
+    LOOPS,
+    OWN_KERNEL,
+    SCRATCH_OF_OWN_KERNELS,
+    WANTED_ATTRIBUTES,
+    WANTS_CONSTANTS,
+    rule_of,
+)
 from lowtide.program import UNLISTED, Dim, Note, Op, Program, Value
 from lowtide.tf import compat
 from lowtide.tf.compat import GraphDef
@@ -18,7 +27,7 @@ from lowtide.tf.known import Inferred, Known
 from lowtide.tf.labels import Labels
 from lowtide.tf.lines import fit_nearby, fit_shape
 from lowtide.tf.phases import phases
-from lowtide.tf.shapes import BRANCHES, CALLS, LOOPS, branch_names
+from lowtide.tf.shapes import CALLS, branch_names
 
 
 class Probe(NamedTuple):

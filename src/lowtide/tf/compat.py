@@ -31,7 +31,7 @@ from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.training import saver
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from lowtide.ops import LOWERING_ATTRIBUTE, TRIPS_AT_ONCE
+from lowtide.ops import BRANCHES, LOOPS, LOWERING_ATTRIBUTE, TRIPS_AT_ONCE
 from lowtide.tf.counting import USE_BFC, variable
 
 _LOWERED_LATER = "_lowtide_lower"
@@ -53,8 +53,8 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
     """What Grappler makes of `graph_def` when the nodes named in `keep` must survive.
 
     Grappler fuses only nodes that have a device, so each is given the default one, as the placer would; and it
-    lowers a `While` to a cycle of Switch and Merge unless told not to. So the attribute that says so is put aside, and
-    back afterwards for the loops outside functions: those in functions stay functions. What it folds and fuses depends
+    lowers loops and branches to Switch and Merge unless told not to. So the attribute that says so is put aside, and
+    back afterwards for those outside functions: what is in functions stays functions. What it folds and fuses depends
     on shapes, so a function's inputs say theirs, and those of the variables behind them, as they do in a real run.
     """
     placed = GraphDef()
@@ -64,7 +64,7 @@ def optimize_graph(graph_def: GraphDef, graph: Any, keep: Iterable[str]) -> Grap
         node.device = node.device or device
     functions = (node for function in placed.library.function for node in function.node_def)
     for node in (*placed.node, *functions):
-        if node.attr[LOWERING_ATTRIBUTE].b and node.op.endswith("While"):
+        if node.attr[LOWERING_ATTRIBUTE].b and node.op in LOOPS | BRANCHES:
             node.attr[_LOWERED_LATER].b = True
         del node.attr[LOWERING_ATTRIBUTE]
     placeholders = _as_arguments(placed, graph)
@@ -116,12 +116,12 @@ def _as_arguments(placed: GraphDef, graph: Any) -> dict[str, Any]:
 
 def limit_trips_at_once(node: Any, trips: int) -> None:
     """Let a loop that is lowered have so many trips under way at once: TensorFlow allows ten or more."""
-    if LOWERING_ATTRIBUTE in node.attr:
+    if LOWERING_ATTRIBUTE in node.attr and node.op in LOOPS:
         node.attr[TRIPS_AT_ONCE].i = trips
 
 
-def functional_loops(graph_def: GraphDef) -> GraphDef:
-    """A copy whose loops are not lowered: the ops of their bodies then go by the names that they have there."""
+def functional_bodies(graph_def: GraphDef) -> GraphDef:
+    """A copy whose loops and branches are not lowered: the ops of bodies then go by the names that they have there."""
     result = GraphDef()
     result.CopyFrom(graph_def)
     for node in result.node:

@@ -76,7 +76,7 @@ def rehearse(step: Step, arguments: Sequence[Any], batch: int, choose_branches: 
     program = step.program
     if _calls_python(program):
         return unanswered(program, "it calls back into Python, and was not rehearsed")
-    call = as_function(step, compat.functional_loops(step.graph_def))
+    call = as_function(step, compat.functional_bodies(step.graph_def))
     few = sorted({min(batch, SMALL_BATCH // 2), min(batch, SMALL_BATCH)})
     try:
         tries = [_tried(call, arguments, batch, rows) for rows in few]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lowtide.ops import BRANCHES, LOOPS
 from lowtide.tf import compat
 from lowtide.tf.bounds import bound
 from lowtide.tf.compat import GraphDef
@@ -21,8 +22,6 @@ from lowtide.tf.held import follow_lists
 from lowtide.tf.known import Inferred, Known
 from lowtide.tf.trips import passes_through, trip_count
 
-LOOPS = frozenset({"While", "StatelessWhile"})
-BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CONTROL_FLOW = LOOPS | BRANCHES | CALLS
 

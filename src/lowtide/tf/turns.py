@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from lowtide.ops import BRANCHES
 from lowtide.program import Program
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.graphs import CONTROL, edges
-from lowtide.tf.shapes import BRANCHES
 from lowtide.tf.values import computed
 
 MOST_TURNS = 15
