@@ -13,7 +13,7 @@ from tensorflow.python.eager import context
 
 from lowtide.ops import BRANCHES, LOWERING_ATTRIBUTE
 from lowtide.tf import compat
-from lowtide.tf.rewrite import as_function
+from lowtide.tf.rewrite import as_function, ordered_graph
 from lowtide.tf.trace import capture_function
 from tests.tf.children import run_script
 
@@ -139,6 +139,40 @@ def test_limit_trips_at_once() -> None:
     runs = [run_of_loop(lambda graph_def: graph_def), *(run_of_loop(partial(limited, trips=n)) for n in (1, 2))]
     at_once = [{node.attr["parallel_iterations"].i for node in nodes if node.op == "Enter"} for nodes in runs]
     assert at_once == [{10}, {1}, {2}]
+
+
+def two_results(x: Any) -> Any:
+    first, second = tf.cond(tf.reduce_sum(x) > 0, lambda: (tf.tanh(x), tf.exp(x)), lambda: (x, x))
+    return tf.sin(first), tf.cos(second)
+
+
+@pytest.mark.parametrize("next_one", ["Sin", "Cos"])
+def test_end_with(next_one: str) -> None:
+    """Whichever op comes next after a branch comes after all of it, also after what it does not read."""
+    x = tf.ones([4, 8])
+    step = capture_function(tf.function(two_results), (x,), {})
+    nodes = step.graph_def.node
+    reads = {"Sin": "Cos", "Cos": "Sin"}
+    order = sorted(range(len(nodes)), key=lambda i: (nodes[i].op in reads) + 2 * (nodes[i].op == reads[next_one]))
+    last = [i for i in order if nodes[i].op not in reads and any(e in reads for e in _before(nodes, i))]
+    call = as_function(step, ordered_graph(step.graph_def, [i for i in order if i not in last] + last))
+    parts = [part for each in graphs_of(lambda: call(x)) for part in each.partition_graphs]
+    run = [node for part in parts for node in part.node]
+    assert LOWERED.intersection(node.op for node in run)
+    (place,) = [i for i, node in enumerate(run) if node.op == next_one]
+    assert {"Tanh", "Exp"} <= _before(run, place)
+
+
+def _before(nodes: Any, place: int) -> set[str]:
+    """The kinds of all nodes that this one waits for, directly or not, and its own."""
+    by_name = {node.name: node for node in nodes}
+    waits, before = [nodes[place].name], set()
+    while waits:
+        name = waits.pop()
+        if name not in before:
+            before.add(name)
+            waits += [text.lstrip("^").partition(":")[0] for text in by_name[name].input]
+    return {by_name[name].op for name in before}
 
 
 def test_functional_bodies() -> None:

@@ -1,6 +1,6 @@
 """What is known of each op type, as tables."""
 
-from lowtide.ops.data import chosen_by_data, is_branching, is_lowered
+from lowtide.ops.data import chosen_by_data, is_branching, is_lowered, sure_arm
 from lowtide.ops.scratch import HALVES, OWN_KERNEL, SCRATCH_FIRST, SCRATCH_OF_OWN_KERNELS
 from lowtide.ops.table import (
     ANY_INPUT,
@@ -37,4 +37,5 @@ __all__ = [
     "is_lowered",
     "rule_at",
     "rule_of",
+    "sure_arm",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lowtide.ops.table import BRANCHES, LOWERING_ATTRIBUTE, Act, rule_of
+from lowtide.ops.table import BRANCHES, LOOPS, LOWERING_ATTRIBUTE, Act, rule_of
 from lowtide.program import Op, Program
 
 
@@ -59,4 +59,10 @@ def is_lowered(op: Op) -> bool:
 
 
 def is_branching(op: Op) -> bool:
-    return len(op.bodies) > 1 and not op.kind.endswith("While")
+    """Whether it may run another body in another step."""
+    return len(op.bodies) > 1 and op.kind not in LOOPS and sure_arm(op) is None
+
+
+def sure_arm(op: Op) -> int | None:
+    """Which of its bodies an op that is no loop runs in every step; None where that changes, or is not known."""
+    return 0 if len(op.bodies) == 1 else op.turns[0] if len(set(op.turns)) == 1 else None

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from lowtide.ops import BRANCHES, sure_arm
 from lowtide.program import Op, Program
-
-_BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 
 
 def is_branch(op: Op) -> bool:
-    return op.kind in _BRANCHES and bool(op.bodies)
+    return op.kind in BRANCHES and bool(op.bodies)
 
 
 def taken_branch(program: Program, op: Op, batch: int, largest: bool = True) -> int:
@@ -24,8 +23,8 @@ def taken_branch(program: Program, op: Op, batch: int, largest: bool = True) -> 
 
     A branch of the forward pass and that of its gradient are chosen by the same value, so they go together.
     """
-    if len(op.bodies) == 1:  # the others are known not to be taken
-        return op.bodies[0]
+    if (sure := sure_arm(op)) is not None:
+        return op.bodies[sure]
     if op.kind.endswith("If"):
         maker = {value: maker for maker in program.ops for value in maker.outputs}
         usual = _usual(op.inputs[0], program, maker)

@@ -6,7 +6,7 @@ hold their elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple, TypeVar
 
 from lowtide.ops import (
@@ -57,9 +57,11 @@ class Compiled:
     """
 
     def __init__(
-        self, program: Program, batch: int, path: int, registry: list[Program], outermost: bool = True
-    ) -> None:
-        """`outermost`: its ops are among those of the step itself, as are those of an op that is lowered."""
+        self, program: Program, batch: int, path: int, registry: list[Program], outermost: bool = True,
+        unread: Container[int] = (),
+    ) -> None:  # fmt: skip
+        """`outermost`: its ops are among those of the step itself, as are those of an op that is lowered. `unread`: the
+        positions of results that nobody takes."""
         self.program = program
         self.path = path
         self.bytes = [value.bytes(batch) for value in program.values]
@@ -68,8 +70,8 @@ class Compiled:
         for op in program.ops:
             for value in op.inputs:
                 uses[value] += 1
-        for value in program.outputs:
-            uses[value] += 1
+        for position, value in enumerate(program.outputs):
+            uses[value] += position not in unread
         self.uses = uses
         self.rules = [rule_at(op, program.values, batch) or UNKNOWN for op in program.ops]
         self.folded = _folded(program, self.bytes)
@@ -87,11 +89,26 @@ class Compiled:
             self.scratch[index] = sum(self.bytes[value] for value in program.ops[index].outputs)
         self.held = [() if is_lowered(op) else op.inputs for op in program.ops]
         self.lowered = frozenset(body for op in program.ops if outermost and is_lowered(op) for body in op.bodies)
+        untaken = _untaken(program, uses) if outermost else {}
         self.functions = []
         for index, function in enumerate(program.functions):
             registry.append(function)
-            self.functions.append(Compiled(function, batch, len(registry) - 1, registry, index in self.lowered))
+            self.functions.append(
+                Compiled(function, batch, len(registry) - 1, registry, index in self.lowered, untaken.get(index, ()))
+            )
         self.arms = _arms(self)
+
+
+def _untaken(program: Program, uses: Sequence[int]) -> dict[int, set[int]]:
+    """By body of lowered branches: the positions of results that nobody outside reads. A function returns them all the
+    same, but ops among ops let go of them."""
+    found: dict[int, set[int]] = {}
+    for op in program.ops:
+        if op.trips is None and is_lowered(op):
+            unread = {position for position, value in enumerate(op.outputs) if not uses[value]}
+            for body in op.bodies:
+                found[body] = found.get(body, unread) & unread
+    return found
 
 
 def copied_on_read(program: Program) -> set[int]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from lowtide.errors import LowtideError
-from lowtide.ops import ANY_INPUT, Act, is_branching, is_lowered
+from lowtide.ops import ANY_INPUT, Act, is_lowered, sure_arm
 from lowtide.program import Op, Program
 from lowtide.simulate.buffers import ALWAYS, NOWHERE, Compiled, Trace, copied_on_read
 from lowtide.simulate.lists import TensorLists, room_in
@@ -411,7 +411,7 @@ class _Machine(TensorLists):
 
     def _call(self, code: Compiled, op: Op, where: dict[int, int]) -> None:
         """A call, or one of the branches; what those that are lowered are given is theirs."""
-        body = code.functions[op.bodies[self._arm(code, op) if is_branching(op) else 0]]
+        body = code.functions[op.bodies[self._arm(code, op)]]
         skipped = len(op.inputs) - len(body.program.inputs)
         given = [where[value] for value in op.inputs]
         if is_lowered(op):
@@ -420,12 +420,16 @@ class _Machine(TensorLists):
         held = not is_lowered(op)
         results = self._run(body, range(len(body.program.ops)), _bind(body, given[skipped:]), held)
         for value, buffer in zip(op.outputs, results, strict=True):
-            self._give(code, where, value, buffer)
-            self._release(buffer)
-
+            if held or code.uses[value]:
+                self._give(code, where, value, buffer)
+                self._release(buffer)
+            else:
+                where[value] = NOWHERE
 
     def _arm(self, code: Compiled, op: Op) -> int:
         """The branch that this step takes."""
+        if (sure := sure_arm(op)) is not None:
+            return sure
         if not self._arms_in_turn:
             return op.turns[self._turn % len(op.turns)]
         arms = code.arms[op.inputs[0]]

@@ -120,6 +120,16 @@ def limit_trips_at_once(node: Any, trips: int) -> None:
         node.attr[TRIPS_AT_ONCE].i = trips
 
 
+def end_with(function: Any, last: str) -> None:
+    """Whoever waits for a call of `function` waits for the node `last`: of a body whose ops are put among those around,
+    TensorFlow lets others wait for the control outputs only, and one without effects has none."""
+    function.control_ret[_END] = last
+    function.signature.control_output.append(_END)
+
+
+_END = "lowtide_end"
+
+
 def functional_bodies(graph_def: GraphDef) -> GraphDef:
     """A copy whose loops and branches are not lowered: the ops of bodies then go by the names that they have there."""
     result = GraphDef()

@@ -137,8 +137,8 @@ def _answered(program: Program, heard: Sequence[Heard], branches: Set[str]) -> P
         if op.name in branches and (arm := _only_arm(op, functions, heard)) is not None:
             why = f"branch {arm + 1} of {len(op.bodies)} was taken each time; another has other bytes"
             notes.append(Note(f"{op.kind} {op.name}", "rehearsed", 0, why))
-            op = replace(op, bodies=(op.bodies[arm],))
-            returned = functions[op.bodies[0]]
+            op = replace(op, turns=(arm,))
+            returned = functions[op.bodies[arm]]
             for value, inside in zip(op.outputs, returned.outputs, strict=True):
                 values[value] = replace(values[value], shape=returned.values[inside].shape)
         ops.append(op)

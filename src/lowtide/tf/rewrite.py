@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from lowtide.ops import Act, rule_of
+from lowtide.ops import BRANCHES, LOWERING_ATTRIBUTE, Act, rule_of
 from lowtide.plan import Plan, copy_name, in_place
 from lowtide.plan.plan import SMALL, bytes_ahead
 from lowtide.plan.room import is_all_there_is
@@ -136,6 +136,8 @@ def _executed(graph_def: GraphDef, executions: Sequence[tuple[int, int]], loose:
         _chain(result.node)
     else:
         _hold(list(result.node), loose, result.node.add)
+    branching = (node for node in result.node if node.op in BRANCHES and LOWERING_ATTRIBUTE in node.attr)
+    branches = {name for node in branching for name in body_names(node)}
     inside = {}
     for n, body in loose.bodies.items() if loose else ():
         compat.limit_trips_at_once(result.node[n], body.at_once)
@@ -144,7 +146,9 @@ def _executed(graph_def: GraphDef, executions: Sequence[tuple[int, int]], loose:
         if function.signature.name in inside:
             _hold(_listed(function), inside[function.signature.name], function.node_def.add)
         else:
-            _chain(in_function_order(function))
+            last = _chain(in_function_order(function))
+            if function.signature.name in branches and last is not None:
+                compat.end_with(function, last)
     return result
 
 
@@ -178,8 +182,8 @@ def _listed(function: Any) -> list[Any]:
     return [own.get(node.name, node) for node in ranked]
 
 
-def _chain(nodes: Sequence[Any]) -> None:
-    """A control edge from each node to the next, even where a data edge says the same.
+def _chain(nodes: Sequence[Any]) -> str | None:
+    """A control edge from each node to the next, even where a data edge says the same; the name of the last.
 
     oneDNN's graph pass merges a convolution's gradient with its bias's unless control edges tell it not to, and merged
     they may form a cycle with the order.
@@ -193,6 +197,7 @@ def _chain(nodes: Sequence[Any]) -> None:
         if previous is not None:
             node.input.append(f"^{previous}")
         previous = node.name
+    return previous
 
 
 def _hold(nodes: Sequence[Any], loose: Loose, add: Callable[..., Any]) -> None:
