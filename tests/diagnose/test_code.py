@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from lowtide.diagnose.code import Code
 from lowtide.program import Source
 from lowtide.record import Recording
@@ -51,6 +55,22 @@ def test_a_flag_that_is_set_once_kills_the_branch_that_it_forbids() -> None:
 def test_options_of_argparse_are_switches_too() -> None:
     assert lines(code(FAST=False, **{"args.mode": "keep"}).puts_into("kept")) == [15]
     assert lines(code(FAST=False, **{"args.mode": "drop"}).puts_into("kept")) == [17]
+
+
+@pytest.mark.parametrize(
+    "condition", ['sys.argv[1] == "bad"', '"bad" in sys.argv', 'len(sys.argv) > 1 and sys.argv[-1] != "good"',
+                  'sys.argv[1:] == ["bad"]', 'sys.argv[1] in ("bad", "worse")']
+)  # fmt: skip
+def test_the_command_line_tells_which_branch_ran(condition: str) -> None:
+    text = f"import sys\nif {condition}:\n    kept.append(1)\nelse:\n    kept.append(2)\n"
+    for argument, line in (("bad", 3), ("good", 5)):
+        run = recording(text)
+        told = Recording(replace(run.run, arguments=(argument,)), run.outcome, sources=run.sources)
+        assert lines(Code(told).puts_into("kept")) == [line]
+
+
+def test_what_the_command_line_does_not_have_tells_nothing() -> None:
+    assert lines(Code(recording("if sys.argv[7] == 'bad':\n    kept.append(1)\n")).puts_into("kept")) == [2]
 
 
 def test_a_name_that_changes_while_the_program_runs_is_no_switch() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lowtide.diagnose import diagnose
 from lowtide.diagnose.code import Code
 from lowtide.diagnose.origins import (
     blamed_caller,
+    collected_by,
     made_empty,
     multiplied_for,
     returned_by,
@@ -15,7 +18,7 @@ from lowtide.diagnose.origins import (
     widened_for,
 )
 from lowtide.diagnose.types import ADVICE
-from lowtide.record import Data, Made
+from lowtide.record import Data, Made, Sample
 from tests.diagnose.examples import FILE, at, census, detail, held, recording, site, tape, traces
 
 LOAD = (
@@ -257,3 +260,37 @@ def test_a_function_made_in_each_call_is_named_there_unless_it_is_handed_out() -
     for code, line in ((EPOCHS, 3), (EPOCHS.replace("return step(x)", "return step"), 7)):
         found = diagnose(recording(code, host=5, line=7, traces=many, made=made))
         assert (found[0].id, found[0].source) == ("function-made-again", at(line))
+
+
+FILLS = (
+    "def train(steps):\n    kept = []\n    for step in range(steps):\n        kept.append(model(x))\n    return kept\n"
+    "report = train(30)\n"
+)
+
+
+def test_what_a_function_fills_and_returns_is_named_where_it_is_filled() -> None:
+    row = held("tensor", "report (list of 30, global of train.py)", 30, 200)
+    run = recording(FILLS, device=10, line=4, census=census(row))
+    assert (diagnose(run)[0].id, diagnose(run)[0].source) == ("tensors-kept", at(4))
+    as_comprehension = "def train(steps):\n    return [model(x) for _ in range(steps)]\nreport = train(30)\n"
+    run = recording(as_comprehension, device=10, line=2, census=census(row))
+    assert (diagnose(run)[0].id, diagnose(run)[0].source) == ("tensors-kept", at(2))
+
+
+def test_what_a_function_makes_for_each_part_is_kept_by_the_comprehension() -> None:
+    text = "def parse(line):\n    return [float(v) for v in line]\nrows = [parse(line) for line in f]\n"
+    assert collected_by(Code(recording(text)), at(2)) == at(3)
+    summed = text.replace("rows = [parse(line) for line in f]", "total = sum(parse(line)[0] for line in f)")
+    assert collected_by(Code(recording(summed)), at(2)) is None, "nobody keeps them"
+
+
+def test_the_host_grows_on_a_line_of_the_loop_and_not_on_one_after_it() -> None:
+    text = "for x in data:\n    draws = one_pass(x)\nspread = draws.var(0)\n"
+    run = recording(text, host=20, kind="call", line=2)
+    times = [step.stop + 0.05 for step in run.steps]
+    inside = [Sample(time, "inside", i, rss_bytes=s.rss_bytes, source=at(2))
+              for i, (time, s) in enumerate(zip(times, run.steps, strict=True))]  # fmt: skip
+    more = (run.steps[-1].rss_bytes or 0) + (900 << 20)
+    after = [Sample(times[-1] + 1 + i, "inside", 22, rss_bytes=more, source=at(3)) for i in range(2)]
+    found = [f for f in diagnose(replace(run, samples=(*inside, *after))) if f.id == "host-growth"]
+    assert [f.source for f in found] == [at(2)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowtide.diagnose import ADVICE, diagnose
+from lowtide.diagnose import ADVICE, PROBLEM, diagnose
 from lowtide.record import Made, Recording
 from tests.diagnose.examples import MIB, at, detail, recording, site, tape, traces
 
@@ -140,3 +140,27 @@ def test_a_tape_around_the_steps_of_a_function_is_named_by_the_call_of_that() ->
     around = tape(made=1, alive=0, most_steps=6)._replace(source=at(7))
     run = recording(ATTACK, device=5, line=5, tapes=(around,))
     assert (diagnose(run)[0].id, diagnose(run)[0].source) == ("tape-spans-steps", at(8))
+
+
+def test_slots_of_several_optimizers_for_the_same_weights_are_a_problem() -> None:
+    code = "opts = {t: Adam() for t in tasks}\nfor opt in opts.values():\n    opt.build(weights)\ntrain()\n"
+    parts = [(site("w", 4, "Variable"), "parameters", 20, 0, None, "(9, 9)")]
+    parts += [(site(f"m{i}", 3, "Variable"), "optimizer state", 40, 0, None, "(9, 9)") for i in range(6)]
+    made = (Made("optimizer", "Adam", at(1), 6),)
+    found = diagnose(recording(code, kind="update", line=4, details=(detail(parts),), made=made))
+    assert (found[0].id, found[0].severity, found[0].source) == ("optimizer-state", PROBLEM, at(3))
+    assert found[0].saving_bytes == 200 * MIB
+    alone = diagnose(recording(code, kind="update", line=4, details=(detail(parts[:2]),), made=made))
+    assert not alone
+
+
+def test_a_loop_without_a_gradient_keeps_results_that_somebody_asked_for() -> None:
+    code = "def last(x):\n    return tf.scan(cell, x)[-1]\nfor x in data:\n    last(x)\n"
+    turns = [(site("scan/while/Tanh", 2, mode="graph"), "other", 3, i + 1, 90, "(9, 9)") for i in range(40)]
+    back = (site("gradient_tape/while/Mul", 2, mode="graph"), "gradients", 1, 50, 90, "(9, 9)")
+    told = [
+        diagnose(recording(code, kind="call", line=4, details=(detail(parts),)))[0] for parts in (turns, [*turns, back])
+    ]
+    assert [f.id for f in told] == ["loop-keeps-every-turn"] * 2
+    assert ["no gradient" in f.title for f in told] == [True, False]
+    assert told[0].source == at(2)

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import pytest
 import tensorflow as tf
+from tensorflow.core.function import trace_type
 
 from lowtide.tf import compat_watch
 from tests.tf.children import run_script
@@ -343,6 +344,17 @@ UNDER_A_TAPE = """
     names = [event.op for event in profile.memory_events(forward) if event.requested >= 4 * 300 * 1000]
     print(json.dumps({"ran": names, "traced": [without_output_suffix(name) for name in names]}))
 """
+
+
+def test_parts_of_type() -> None:
+    kind = trace_type.from_value({"a": tf.ones([2]), "rest": [1, ("two", 3)]})
+    parts = compat_watch.parts_of_type(kind)
+    assert list(parts) == ["['a']", "['rest']"]
+    assert parts["['a']"] == tf.TensorSpec([2])
+    inside = compat_watch.parts_of_type(parts["['rest']"])
+    assert list(inside) == ["[0]", "[1]"]
+    assert list(compat_watch.parts_of_type(inside["[1]"])) == ["[0]", "[1]"]
+    assert compat_watch.parts_of_type(inside["[0]"]) == compat_watch.parts_of_type(parts["['a']"]) == {}
 
 
 def test_without_output_suffix_what_a_function_returns_under_a_tape_has_its_name() -> None:

@@ -1,4 +1,5 @@
-"""Which branches of the user's code cannot have run, by the plain values that its globals ended up with."""
+"""Which branches of the user's code cannot have run, by its command line and the plain values that its globals ended up
+with."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from lowtide.diagnose.syntax import dotted, whole
 
 UNKNOWN = object()
+ARGUMENTS = "sys.argv"
+"""The command line, among the switches."""
 
 
 def settled(tree: ast.Module, switches: dict[str, object]) -> dict[str, object]:
@@ -21,7 +24,8 @@ def settled(tree: ast.Module, switches: dict[str, object]) -> dict[str, object]:
             for part in ast.walk(node):
                 if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                     times[part.id] = 2
-    return {name: value for name, value in switches.items() if times.get(name.partition(".")[0], 0) == 1}
+    known = {name: value for name, value in switches.items() if times.get(name.partition(".")[0], 0) == 1}
+    return known | {name: value for name, value in switches.items() if name == ARGUMENTS}
 
 
 def dead_lines(tree: ast.AST, switches: dict[str, object]) -> Iterator[int]:
@@ -73,13 +77,36 @@ def value_of(node: ast.expr, switches: dict[str, object]) -> object:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         value = value_of(node.operand, switches)
         return UNKNOWN if value is UNKNOWN else not value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = value_of(node.operand, switches)
+        return -value if isinstance(value, int | float) else UNKNOWN
     if isinstance(node, ast.BoolOp):
         return _joined(isinstance(node.op, ast.And), [value_of(part, switches) for part in node.values])
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        parts = tuple(value_of(part, switches) for part in node.elts)
+        return UNKNOWN if UNKNOWN in parts else parts
+    if isinstance(node, ast.Subscript):
+        return _item(value_of(node.value, switches), node.slice, switches)
+    if isinstance(node, ast.Call) and dotted(node.func) == "len" and len(node.args) == 1:
+        value = value_of(node.args[0], switches)
+        return len(value) if isinstance(value, str | tuple) else UNKNOWN
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         left, right = value_of(node.left, switches), value_of(node.comparators[0], switches)
         if UNKNOWN not in (left, right):
             return _compared(node.ops[0], left, right)
     return UNKNOWN
+
+
+def _item(value: object, index: ast.expr, switches: dict[str, object]) -> object:
+    """`value[index]` of a text or a tuple; UNKNOWN where there is none."""
+    if not isinstance(value, str | tuple):
+        return UNKNOWN
+    if isinstance(index, ast.Slice):
+        ends = (None if end is None else value_of(end, switches) for end in (index.lower, index.upper, index.step))
+        whole_ends = [end for end in ends if end is None or isinstance(end, int)]
+        return value[slice(*whole_ends)] if len(whole_ends) == 3 else UNKNOWN
+    place = value_of(index, switches)
+    return value[place] if isinstance(place, int) and -len(value) <= place < len(value) else UNKNOWN
 
 
 def _joined(is_and: bool, values: list[object]) -> object:
@@ -93,6 +120,8 @@ def _compared(op: ast.cmpop, left: object, right: object) -> object:
         return left == right
     if isinstance(op, ast.NotEq | ast.IsNot):
         return left != right
+    if isinstance(op, ast.In | ast.NotIn) and isinstance(right, tuple):
+        return (left in right) is isinstance(op, ast.In)
     if isinstance(left, int | float) and isinstance(right, int | float):
         found = {ast.Lt: left < right, ast.LtE: left <= right, ast.Gt: left > right, ast.GtE: left >= right}
         return found.get(type(op), UNKNOWN)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
+from lowtide.diagnose.branches import ARGUMENTS
 from lowtide.diagnose.script import File, Function
 from lowtide.diagnose.syntax import (
     Span,
@@ -48,8 +49,9 @@ class Code:
     """The files of a recording."""
 
     def __init__(self, recording: Recording) -> None:
+        line = {ARGUMENTS: (recording.run.script, *recording.run.arguments)}
         self._files = {
-            name: File(name, text, dict(recording.switches.get(str(Path(name).absolute()), {})))
+            name: File(name, text, {**recording.switches.get(str(Path(name).absolute()), {}), **line})
             for name, text in recording.sources.items()
         }
         self._seen = {s.source for s in recording.samples if s.source} | {s.source for s in recording.steps if s.source}

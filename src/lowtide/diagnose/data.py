@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -238,12 +239,13 @@ def many_times(recording: Recording) -> Iterator[Finding]:
                 size = row.bytes + max(copies, default=0)
                 yield _many_times(recording, row.example, size, line, found.names, parts, row.holder)
     for given in _once(d for d in recording.data if d.what in COPIES):  # and then let go, but for the copy
-        for name in {*_arguments(recording, given.source)} - arrays.keys():
-            for line in code.assigns(name, given.source.file if given.source else None):
-                found = multiplied_for(code, line)
-                if found.surely and is_worth(recording, given.bytes, NOTABLE):
-                    example = f"{given.dtype} {given.shape}"
-                    yield _many_times(recording, example, given.bytes, line, found.names, 0, "")
+        names = [name for name in _arguments(recording, given.source) if name not in arrays]
+        lines = [line for name in names for line in code.assigns(name, given.source.file if given.source else None)]
+        surely = ((line, found.names) for line in lines if (found := multiplied_for(code, line)).surely)
+        example = f"{given.dtype} {given.shape}"
+        is_another = all(row.example != example for row in arrays.values())
+        for line, others in itertools.islice(surely, is_another and is_worth(recording, given.bytes, NOTABLE)):
+            yield _many_times(recording, example, given.bytes, line, others, 0, "")
 
 
 def _many_times(

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lowtide.diagnose.code import Code, read_code
-from lowtide.diagnose.origins import logged_as, returned_with
+from lowtide.diagnose.origins import logged_as, puts_inside, returned_with
 from lowtide.diagnose.syntax import whole
 from lowtide.diagnose.trends import FEWEST, begun_at, host_goes_on, rise, slow_samples
 from lowtide.program import Source
@@ -174,7 +174,7 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
         return line or _made_often(recording, row.made)
     if is_users(row.holder):
         for name in _outermost_that_grows(row):
-            line = _put_of(code, code.puts_into(name), row) or code.cached(name)
+            line = _put_of(code, code.puts_into(name) or puts_inside(code, name), row) or code.cached(name)
             if line is not None:
                 keys = [key for key in names_in(row.holder) if key != name]
                 return next((made for key in keys if (made := returned_with(code, line, key))), line)

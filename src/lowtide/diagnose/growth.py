@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 
 from lowtide.diagnose import models
 from lowtide.diagnose.code import read_code
@@ -20,6 +21,7 @@ from lowtide.diagnose.evidence import (
     step_of,
     unexplained,
 )
+from lowtide.diagnose.origins import collected_by
 from lowtide.diagnose.trends import FEWEST, device_goes_on, host_goes_on, rise, slow_samples
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -28,6 +30,8 @@ from lowtide.record.views import inside, main_steps
 from lowtide.units import format_size
 
 NOTABLE = 0.03
+SOON = 0.1
+"""Seconds after the last step in which a line is still one of its loop."""
 
 
 def on_device(recording: Recording) -> Iterator[Finding]:
@@ -108,7 +112,8 @@ def on_host(recording: Recording) -> Iterator[Finding]:
             yield from models.never_freed(recording, found)
         return
     named = _traced(recording) or only_put(recording)
-    source = named or _while_it_rose(recording)
+    risen = _while_it_rose(recording)
+    source = named or (risen and collected_by(read_code(recording), risen)) or risen
     if source is None and not main_steps(recording):
         return
     if named is None and _has_ever_new_shapes(recording):
@@ -208,11 +213,13 @@ def _traced(recording: Recording) -> Source | None:
 
 
 def _while_it_rose(recording: Recording) -> Source | None:
-    """The line that the main thread was on while RSS rose most, as far as samples tell."""
+    """The line that the main thread was on while RSS rose most, as far as samples tell: from the first step to the
+    last, if there are any."""
     rises: Counter[Source] = Counter()
     steps = main_steps(recording)
     begun = steps[0][1].stop if steps else min((s.time for s in inside(recording) if s.device_bytes), default=0.0)
-    samples = [s for s in inside(recording) if s.rss_bytes is not None and s.time > begun]
+    over = steps[-1][1].stop + SOON if steps else inf
+    samples = [s for s in inside(recording) if s.rss_bytes is not None and begun < s.time < over]
     for before, after in pairwise(samples):
         if after.source is not None and (after.rss_bytes or 0) > (before.rss_bytes or 0):
             rises[after.source] += (after.rss_bytes or 0) - (before.rss_bytes or 0)

@@ -64,6 +64,34 @@ def returned_by(code: Code, line: Source, name: str) -> Source:
     return max(inside, key=lambda at: at.line, default=line)
 
 
+def puts_inside(code: Code, name: str) -> list[Source]:
+    """Lines that fill what a function gives `name`: `report = train()`, where `train` appends and returns the list."""
+    found = []
+    for line in code.assigns(name):
+        made = returned_by(code, line, name)
+        file = code.file(made.file)
+        function = file.enclosing(made.line) if file is not None and made != line else None
+        if function is None or not code.ran(made):
+            continue
+        puts = [put for inside in code.assigned_at(made) for put in code.puts_into(inside)]
+        puts = [put for put in puts if put.file == made.file and put.line in body(function)]
+        found += puts or ([made] if _collects(code, made) else [])
+    return found
+
+
+def _collects(code: Code, line: Source | None) -> bool:
+    """Whether the statement at a line has a comprehension that keeps what it makes."""
+    statement = code.statement(line) if line is not None else None
+    return statement is not None and any(isinstance(n, ast.ListComp | ast.DictComp) for n in ast.walk(statement))
+
+
+def collected_by(code: Code, line: Source) -> Source | None:
+    """The comprehension that keeps what the function which the line is in returns for each of its parts: the line makes
+    one of them, that one has them all."""
+    collecting = code.comprehended_at(line)
+    return collecting if _collects(code, collecting) else None
+
+
 def _returns(file: File, function: ast.AST) -> list[ast.Return]:
     return [n for n in file.nodes() if isinstance(n, ast.Return) and file.enclosing(n.lineno) is function]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in
-from lowtide.diagnose.origins import blamed_caller, made_empty, sized_by, taken_from
+from lowtide.diagnose.origins import blamed_caller, collected_by, made_empty, sized_by, taken_from
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.known import known_on
 from lowtide.program import Source
@@ -230,9 +230,10 @@ def _stayed(samples: list[Sample], source: Source) -> int:
 
 
 def _changed_at(recording: Recording, source: Source | None) -> Source | None:
-    """The line to change for what another does: it says how large, or keeps what a generator gives."""
+    """The line to change for what another does: it says how large, or keeps what a generator or a function gives."""
     code = read_code(recording)
-    return source and (sized_by(code, source) or taken_from(code, source) or made_empty(code, source) or source)
+    ways = (sized_by, taken_from, made_empty, collected_by)
+    return source and next((line for way in ways if (line := way(code, source)) is not None), source)
 
 
 def held(recording: Recording) -> Iterator[Finding]:

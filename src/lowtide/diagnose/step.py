@@ -112,15 +112,16 @@ def loop_stack(recording: Recording) -> Iterator[Finding]:
             size - round(2 * size / turns),
         )  # fmt: skip
         return
-    if written := _written_in_loop(recording, detail):
+    source = _loop_line(recording, detail, stacked)
+    if not _goes_backward(detail):
+        source = _written_in_loop(recording) or source
         yield Finding(
             "loop-keeps-every-turn", _severity(recording, size), f"a loop writes a result in each of {turns} turns and "
-            "no gradient needs them", size, written, read_code(recording).text(written),
-            "carry what is needed after the loop as a loop variable, or write one turn in so many", None, "",
-            size - round(size / turns),
+            "no gradient needs them", size, source, read_code(recording).text(source),
+            "carry what is needed after the loop as a loop variable (tf.foldl, `return_sequences=False`), or "
+            "write one turn in so many", None, "", size - round(size / turns),
         )  # fmt: skip
         return
-    source = _loop_line(recording, detail, stacked)
     yield Finding(
         "loop-keeps-every-turn", _severity(recording, size), f"a loop keeps {turns} turns for its gradient",
         size, source, read_code(recording).text(source),
@@ -141,11 +142,13 @@ def _grows_in_loop(recording: Recording, stacked: Sequence[Allocation]) -> Sourc
     return likeliest(code, [line for line in code.adds_to_itself("concat", "stack", "append") if code.in_loop(line)])
 
 
-def _written_in_loop(recording: Recording, detail: Detail) -> Source | None:
-    """The line that writes to a TensorArray, where nothing goes backward."""
+def _goes_backward(detail: Detail) -> bool:
     own = [a for a in detail.allocations if a.start]
-    if any(a.category == "gradients" or "gradient" in detail.sites[a.site].op for a in own):
-        return None
+    return any(a.category == "gradients" or "gradient" in detail.sites[a.site].op for a in own)
+
+
+def _written_in_loop(recording: Recording) -> Source | None:
+    """The line of a loop that writes to a TensorArray."""
     code = read_code(recording)
     calls = code.calls("while_loop")
     bodies = [span for line, call in calls for given in call.args if (span := lines_given(code, line, given))]
@@ -188,6 +191,10 @@ def _loop_line(recording: Recording, detail: Detail, stacked: Sequence[Allocatio
     return Source(line.file, inner[-1].lineno) if inner else line
 
 
+MOST_SLOTS = 4
+"""Slots a weight: AdamW with amsgrad and averaged weights has as many, and nothing has more."""
+
+
 def optimizer_state(recording: Recording) -> Iterator[Finding]:
     """Slots that another optimizer would not have, and what its update makes beside them."""
     detail = fullest_detail(recording)
@@ -195,6 +202,21 @@ def optimizer_state(recording: Recording) -> Iterator[Finding]:
         return
     parts = by_category(detail)
     slots, weights = parts["optimizer state"], parts["parameters"]
+    optimizers = sum(m.number for m in recording.made if m.kind == "optimizer")
+    if slots > MOST_SLOTS * weights and optimizers > 1 and is_worth(recording, slots, NOTABLE):
+        lines = Counter[Source | None]()
+        for a in detail.at_peak:
+            if a.category == "optimizer state":
+                lines[detail.sites[a.site].source] += a.chunk_bytes
+        source = lines.most_common(1)[0][0]
+        yield Finding(
+            "optimizer-state", PROBLEM,
+            f"{optimizers} optimizers keep {format_size(slots)} of slots for one {format_size(weights)} of weights",
+            slots, source, read_code(recording).text(source),
+            "one optimizer for weights that several losses share: add the losses up, or apply each gradient with it",
+            None, "", slots - 2 * weights,
+        )  # fmt: skip
+        return
     beside = _made_by_update(detail)
     if slots > 1.5 * weights and is_worth(recording, slots + beside, LARGE_PART):
         source = next((m.source for m in recording.made if m.kind == "optimizer"), None)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import core, trainer
+from tensorflow.core.function.trace_type import default_types
 from tensorflow.core.protobuf import bfc_memory_map_pb2
 from tensorflow.python.data.ops import dataset_ops, iterator_ops
 from tensorflow.python.eager import backprop, cancellation, context, execute
@@ -358,6 +359,16 @@ def eager_handle(variable: Any) -> Any:
     """The handle of a variable that eager code made; None for one of a v1 graph."""
     handle = getattr(variable, "_handle", None)
     return handle if type(handle) is ops.EagerTensor else None
+
+
+def parts_of_type(kind: Any) -> dict[str, Any]:
+    """What a function was traced for in place of a dictionary, list or tuple: the type of each part, by how one gets
+    at it. Nothing for what has no parts."""
+    if isinstance(kind, default_types.Dict):
+        return {f"[{key!r}]": part for key, part in kind.mapping.items()}
+    if isinstance(kind, default_types.List):
+        kind = kind.components_tuple
+    return {f"[{i}]": part for i, part in enumerate(kind.components)} if isinstance(kind, default_types.Tuple) else {}
 
 
 def without_output_suffix(op: str) -> str:

@@ -152,11 +152,17 @@ def _difference(earlier: list[Any], new: Any) -> str:
     changes = differing(nearest)
     if not changes:
         return "a variable, device, strategy or other part of its surroundings changed"
-    return "; ".join(_change(name, nearest.parameters[name], new.parameters[name]) for name in changes[:3])
+    types = ((n, nearest.parameters[n].type_constraint, new.parameters[n].type_constraint) for n in changes[:3])
+    return "; ".join(_change(*each) for each in types)
 
 
-def _change(name: str, old: Any, new: Any) -> str:
-    before, after = old.type_constraint, new.type_constraint
+def _change(name: str, before: Any, after: Any) -> str:
+    """How an argument differs; of a dictionary, list or tuple with the same places, in the first part that does."""
+    old, new = compat_watch.parts_of_type(before), compat_watch.parts_of_type(after)
+    if old.keys() == new.keys():
+        for place, part in old.items():
+            if part != new[place] and not set(place) & set(":;"):
+                return _change(f"{name}{place}", part, new[place])
     return f"argument {name}: {_plain(before)} became {_plain(after)}"
 
 
