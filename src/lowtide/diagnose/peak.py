@@ -16,13 +16,15 @@ from lowtide.record import TRAINING_KINDS, Detail, Recording, Sample
 from lowtide.record.views import by_category, device_peak, fullest_detail, inside, main_steps, reserve_unused
 from lowtide.units import format_size
 
-LARGE, NOTABLE, ONE_NAME = 0.2, 0.12, 0.08
+NOTABLE, ONE_NAME = 0.12, 0.08
 SOME, HALF = 0.05, 0.4
 """Less of the run's peak is enough where it is nearly half of the device's."""
 NEARLY_EQUAL = 0.8
 _WORK = ("MatMul", "Conv", "Einsum")
 SOON = 1.0
 """Seconds around the highest sample in which the line is looked for."""
+WANTED = 1.5
+"""What stays may be wanted, unlike what comes and goes: it is told beside that if it is so many times as much."""
 IDLE = 0.25
 SWAPPED = 0.02
 MODEL = 4
@@ -169,14 +171,19 @@ def on_host(recording: Recording) -> Iterator[Finding]:
     samples = [s for s in inside(recording) if s.rss_bytes is not None]
     if len(samples) < 4:
         return
-    yield from _for_good(recording, samples)
+    passing = list(_for_a_moment(recording, samples))
+    yield from passing
+    yield from (f for f in _for_good(recording, samples) if all(f.bytes > WANTED * other.bytes for other in passing))
+
+
+def _for_a_moment(recording: Recording, samples: list[Sample]) -> Iterator[Finding]:
     top = max(samples, key=lambda s: s.rss_bytes or 0)
     later = sorted(s.rss_bytes or 0 for s in samples if s.time > top.time)
     if not later:
         return
     size = (top.rss_bytes or 0) - later[len(later) // 2]
     source = _changed_at(recording, _line_near(samples, top))
-    if source is not None and is_worth(recording, size, LARGE) and not _in_step(recording, top.time):
+    if source is not None and is_worth(recording, size, NOTABLE) and not _in_step(recording, top.time):
         yield Finding(
             "host-peak", ADVICE, f"for a moment the process has {format_size(size)} more than later",
             size, source, read_code(recording).text(source),

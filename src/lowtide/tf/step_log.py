@@ -56,11 +56,11 @@ class Ended(NamedTuple):
 class _Group:
     """Quick steps that have been counted and not been looked at yet."""
 
-    __slots__ = ("count", "key", "kind", "name", "start")
+    __slots__ = ("count", "key", "kind", "name", "start", "stop")
 
     def __init__(self, kind: str, name: str, key: object, start: float) -> None:
         self.kind, self.name, self.key, self.start = kind, name, key, start
-        self.count = 0
+        self.count, self.stop = 0, start
 
 
 class StepLog:
@@ -97,26 +97,30 @@ class StepLog:
 
     def counted_begins(self, kind: str, name: str, key: object) -> None:
         """A quick call begins: its peak is in the device's count, which is read for several of them together."""
-        if self._group is None or self._group.key != key:
+        now = self._watch.now
+        if self._group is None or self._group.key != key or now - self._group.stop > PACE:  # not what came between
             self.account(kind)
-            self._group = _Group(kind, name, key, self._watch.now)
+            self._group = _Group(kind, name, key, now)
 
     def counted_ends(self, repeats: int) -> None:
         if self._group is not None:
             self._group.count += repeats
-            if self._watch.now - self._group.start > PACE:
+            self._group.stop = self._watch.now
+            if self._group.stop - self._group.start > PACE:
                 self.account()
 
     def part_ends(self, kind: str, name: str) -> None:
         """An eager call has ended of which only this is kept, until one sees what follows."""
         self.over += 1
-        self._part = self._ended(kind, name, kind, self._watch.now, 1)
+        now = self._watch.now
+        self._part = self._ended(kind, name, kind, now, now, 1)
 
     def account(self, coming: str = "") -> None:
         """Look at what has not been looked at yet, before a call of kind `coming` begins."""
         group, self._group = self._group, None
         if group is not None and group.count:
-            self.ends(group.kind, group.name, group.key, group.start, group.count)
+            self.over += 1
+            self._look(self._ended(group.kind, group.name, group.key, group.start, group.stop, group.count))
         part, self._part = self._part, None
         if part is not None and self._rhythm.leads_to(part.kind) != coming:
             self._look(part)
@@ -124,16 +128,16 @@ class StepLog:
             self._rhythm.comes(coming)
 
     def ends(self, kind: str, name: str, key: object, start: float, repeats: int) -> None:
-        """A call has ended, or the last of a group."""
+        """A call has ended."""
         self.over += 1
-        self._look(self._ended(kind, name, key, start, repeats))
+        self._look(self._ended(kind, name, key, start, self._watch.now, repeats))
 
-    def _ended(self, kind: str, name: str, key: object, start: float, repeats: int) -> Ended:
+    def _ended(self, kind: str, name: str, key: object, start: float, stop: float, repeats: int) -> Ended:
         if kind not in ONE_CALL:
             start = max(self._last_end.get(kind, start), 0.0)
         self._watch.stepped()
-        self._last_end[kind] = now = self._watch.now
-        return Ended(kind, name, key, repeats, calling_line(), start, now)
+        self._last_end[kind] = stop
+        return Ended(kind, name, key, repeats, calling_line(), start, stop)
 
     def _look(self, ended: Ended) -> None:
         """Make a record of it, with the device's bytes."""
