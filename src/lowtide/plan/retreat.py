@@ -22,7 +22,7 @@ from lowtide.plan.game import Game
 from lowtide.plan.rollback import Rollback
 
 LARGEST = 600  # groups
-WIDTHS = (3, 12, 48)  # states a layer expands, in one beam after another
+WIDTHS = (3, 12, 48)  # states a layer expands, in one pass after another
 CROWDED = 0.6  # of the room: with less held there is no need to retreat
 IN_A_ROW = 1  # retreats from one layer
 PRICES = (0.1, 0.4, 1.6, 6.4, 25.6)  # of a byte held, in mean costs of one: retreats
@@ -39,21 +39,11 @@ def retreats(game: Game) -> bool:
 
 
 def lowest_rows(game: Game, budget: int, known: int, until: float) -> list[tuple[int, ...]]:
-    """A row within `budget`; if a narrow beam finds none, rows with ever smaller peaks below `known`, by bisection,
-    and then one within the budget by wider beams, as far as there is time: a row a little above it is worth more than
-    none, since a walk from there may come down to it."""
-    row = Retreat(game, budget).run(WIDTHS[0], until)
-    if row is not None:
-        return [row]
-    found = _bisected(game, budget, known, until)
-    for width in WIDTHS[1:]:
+    """A row within `budget`; if there is none, rows with ever smaller peaks below `known`, by bisection."""
+    for width in WIDTHS:
         row = Retreat(game, budget).run(width, until)
         if row is not None:
-            return [*found, row]
-    return found
-
-
-def _bisected(game: Game, budget: int, known: int, until: float) -> list[tuple[int, ...]]:
+            return [row]
     low, high, found = budget, known, []
     for _ in range(TRIES):
         middle = (low + high) // 2
