@@ -39,8 +39,8 @@ def dense_gradient(recording: Recording) -> Iterator[Finding]:
     for shape in shapes:
         alike = [a for a in detail.at_peak if _plain(a.shape) == _plain(shape) and a.start]
         size = sum(a.chunk_bytes for a in alike)
-        if _plain(shape) and is_worth(recording, size, NOTABLE):
-            source = _gathered_at(recording, detail, shape)
+        source = _gathered_at(recording, detail, shape)
+        if _plain(shape) and source is not None and is_worth(recording, size, NOTABLE):
             yield Finding(
                 "dense-gradient", PROBLEM,
                 f"the gradient of a gathered table {shape} is dense: {len(alike)} buffers of its size at the peak",
@@ -211,7 +211,7 @@ def optimizer_state(recording: Recording) -> Iterator[Finding]:
         source = lines.most_common(1)[0][0]
         yield Finding(
             "optimizer-state", PROBLEM,
-            f"{optimizers} optimizers keep {format_size(slots)} of slots for one {format_size(weights)} of weights",
+            f"{optimizers} optimizers keep {format_size(slots)} of slots, for {format_size(weights)} of weights",
             slots, source, read_code(recording).text(source),
             "one optimizer for weights that several losses share: add the losses up, or apply each gradient with it",
             None, "", slots - 2 * weights,
