@@ -13,7 +13,7 @@ from lowtide.units import format_size
 def quoted(document: dict[str, Any]) -> str:
     versions = versions_of(document)
     lines = [
-        f"Scripts after public issues, each with a bad and a good variant ({versions}):",
+        f"Scripts, most of them after public issues, each with a bad and a good variant ({versions}):",
         "",
         "| cases | bad: line and cause named first | good: no problem above 5 % | recall | precision |",
         "|---|---|---|---|---|",

@@ -9,6 +9,7 @@ from lowtide.diagnose.code import Code
 from lowtide.diagnose.origins import (
     blamed_caller,
     collected_by,
+    copied_and_kept,
     made_empty,
     multiplied_for,
     returned_by,
@@ -294,3 +295,15 @@ def test_the_host_grows_on_a_line_of_the_loop_and_not_on_one_after_it() -> None:
     after = [Sample(times[-1] + 1 + i, "inside", 22, rss_bytes=more, source=at(3)) for i in range(2)]
     found = [f for f in diagnose(replace(run, samples=(*inside, *after))) if f.id == "host-growth"]
     assert [f.source for f in found] == [at(2)]
+
+
+def test_a_copy_is_told_by_what_stays_beside_it() -> None:
+    for text, names in (
+        ("images = load()\nx = np.array(images)\n", ["images"]),
+        ("images = load()\nx = np.array(images)\ndel images\n", []),
+        ("x = load()\nx = x.astype('float32')\n", []),
+        ("a = load()\ntrain, rest = a[order[:9]], a[order[9:]]\n", ["a"]),
+        ("a = load()\nfirst = a[:9]\n", []),
+        ("x = np.array(read_all())\ny = 1\n", []),
+    ):
+        assert copied_and_kept(Code(recording(text)), at(2)) == names, text

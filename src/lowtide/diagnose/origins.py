@@ -14,6 +14,7 @@ from lowtide.diagnose.syntax import (
     Span,
     body,
     calls_in,
+    copied_names,
     is_cut,
     last_name,
     multiplied,
@@ -83,6 +84,22 @@ def _collects(code: Code, line: Source | None) -> bool:
     """Whether the statement at a line has a comprehension that keeps what it makes."""
     statement = code.statement(line) if line is not None else None
     return statement is not None and any(isinstance(n, ast.ListComp | ast.DictComp) for n in ast.walk(statement))
+
+
+def copied_and_kept(code: Code, line: Source) -> list[str]:
+    """Names whose contents the statement at a line writes out again, and that are there afterwards as well: each was
+    given something in the same function or in the script itself, and nobody deletes it or gives it something else."""
+    file, statement = code.file(line.file), code.statement(line)
+    if file is None or statement is None:
+        return []
+    inside, given = file.enclosing(line.line), code.assigned_at(line)
+    deleted = {last_name(to) for node in file.nodes() if isinstance(node, ast.Delete) for to in node.targets}
+    names = [name for name in copied_names(statement) if name not in deleted and name not in given]
+
+    def is_there(at: Source) -> bool:
+        return at.line < line.line and file.enclosing(at.line) in (inside, None)
+
+    return [name for name in names if any(map(is_there, code.assigns(name, line.file)))]
 
 
 def collected_by(code: Code, line: Source) -> Source | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in
-from lowtide.diagnose.origins import blamed_caller, collected_by, made_empty, sized_by, taken_from
+from lowtide.diagnose.origins import blamed_caller, collected_by, copied_and_kept, made_empty, sized_by, taken_from
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.known import known_on
 from lowtide.program import Source
@@ -207,10 +207,14 @@ def _for_good(recording: Recording, samples: list[Sample]) -> Iterator[Finding]:
     source, size = max(kept.items(), key=lambda pair: pair[1], default=(None, 0))
     source = _changed_at(recording, source)
     if source is not None and is_worth(recording, size, NOTABLE):
+        copied = " and ".join(f"`{name}`" for name in copied_and_kept(code, source))
+        beside = f": a copy of {copied}, which stays as well" if copied else ""
+        fix = "keep it smaller: a narrower type, a sparse or packed form, pieces as they are needed"
+        if copied:
+            fix = f"`del` {copied} when it is made, or fill it part by part; to split or shuffle, keep indices only"
         yield Finding(
-            "host-peak", ADVICE, f"on this line the process takes {format_size(size)}, and keeps it",
-            size, source, code.text(source),
-            "keep it smaller: a narrower type, a sparse or packed form, pieces as they are needed", None, "", None,
+            "host-peak", ADVICE, f"on this line the process takes {format_size(size)}, and keeps it{beside}",
+            size, source, code.text(source), fix, None, "", size if copied else None,
         )  # fmt: skip
 
 

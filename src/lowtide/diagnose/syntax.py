@@ -75,6 +75,24 @@ def names_passed(statement: ast.AST) -> list[str]:
     return list(dict.fromkeys(value.id for value in values if isinstance(value, ast.Name)))
 
 
+_COPIES = frozenset(
+    {"array", "stack", "concatenate", "vstack", "hstack", "astype", "copy", "deepcopy", "take", "asarray", "float32"}
+)
+
+
+def copied_names(statement: ast.AST | None) -> list[str]:
+    """Names whose contents an assignment writes out again: `np.array(images)`, `x.astype("float32")`, `x[order]`."""
+    found: list[str] = []
+    for node in ast.walk(statement) if isinstance(statement, ast.Assign) else ():
+        if isinstance(node, ast.Call) and last_name(node.func) in _COPIES:
+            method_of = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            parts = [part for given in (*node.args[:1], *method_of) for part in getattr(given, "elts", [given])]
+            found += [part.id for part in parts if isinstance(part, ast.Name)]
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name | ast.Subscript | ast.Compare):
+            found += [node.value.id] if isinstance(node.value, ast.Name) else []  # by places: that is no view
+    return list(dict.fromkeys(found))
+
+
 def is_small(value: ast.expr) -> bool:
     """A number or a text by its looks."""
     if isinstance(value, ast.Tuple | ast.List):
