@@ -393,3 +393,9 @@ def test_gradients_of_what_a_loop_does_not_make_are_no_steps(over: str, made: st
     ids = {f.id for f in diagnose(replace(run, details=(backward,), tapes=(inside,)))}
     assert ("tape-spans-steps" in ids) == spans
     assert "gradient-inside-tape" in ids
+
+
+def test_the_fix_names_what_has_them_all_and_not_the_place_of_one() -> None:
+    code = "table = {}\nfor step in range(20):\n    table[step] = {'out': model(x)}\n"
+    row = held("tensor", "table['7']['out'] (dict of 20, global of train.py)", 20, 200)
+    assert diagnose(recording(code, device=10, census=census(row)))[0].fix.endswith("take old ones out of `table`")

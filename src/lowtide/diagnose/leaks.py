@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
@@ -189,4 +190,8 @@ def _fix(holder: str, kind: str) -> str:
     place = holder.partition(" (")[0]
     if CYCLE in holder:
         return f"break the cycle that `{place}` is in (weakref, or `del` its parts), or call gc.collect() now and then"
-    return f"keep {what[kind]} instead, or take old ones out of `{place}`"
+    return f"keep {what[kind]} instead, or take old ones out of `{_KEYS.sub('', place)}`"
+
+
+_KEYS = re.compile(r"(\['[^']*'\])+$")
+"""The keys of one of many things at the end of a chain: what has them all goes by the name before these."""
