@@ -9,7 +9,7 @@ import numpy as np
 COLS = 200
 
 
-def write_csv(path, rows=12000):
+def write_csv(path, rows=24000):
     rng = np.random.default_rng(8)
     with open(path, "w") as f:
         for _ in range(rows):

@@ -16,7 +16,7 @@ from lowtide.record import TRAINING_KINDS, Detail, Recording, Sample
 from lowtide.record.views import by_category, device_peak, fullest_detail, inside, main_steps, reserve_unused
 from lowtide.units import format_size
 
-NOTABLE, ONE_NAME = 0.12, 0.08
+LARGE, NOTABLE, ONE_NAME = 0.2, 0.12, 0.08
 SOME, HALF = 0.05, 0.4
 """Less of the run's peak is enough where it is nearly half of the device's."""
 NEARLY_EQUAL = 0.8
@@ -182,8 +182,9 @@ def _for_a_moment(recording: Recording, samples: list[Sample]) -> Iterator[Findi
     if not later:
         return
     size = (top.rss_bytes or 0) - later[len(later) // 2]
-    source = _changed_at(recording, _line_near(samples, top))
-    if source is not None and is_worth(recording, size, NOTABLE) and not _in_step(recording, top.time):
+    near = _line_near(samples, top)
+    source, least = _changed_at(recording, near), LARGE if near in _training_lines(recording) else NOTABLE
+    if source is not None and is_worth(recording, size, least) and not _in_step(recording, top.time):
         yield Finding(
             "host-peak", ADVICE, f"for a moment the process has {format_size(size)} more than later",
             size, source, read_code(recording).text(source),
@@ -195,7 +196,7 @@ def _for_a_moment(recording: Recording, samples: list[Sample]) -> Iterator[Findi
 def _for_good(recording: Recording, samples: list[Sample]) -> Iterator[Finding]:
     """The line on which most of the process's own memory came, and stayed: not the device's, nor a library's code."""
     code = read_code(recording)
-    training = {step.source for step in recording.steps if step.kind in TRAINING_KINDS}  # graphs, threads, their arenas
+    training = _training_lines(recording)
     sizes: Counter[Source] = Counter()
     for first, last in _visits(samples):
         source = samples[last].source
@@ -216,6 +217,11 @@ def _for_good(recording: Recording, samples: list[Sample]) -> Iterator[Finding]:
             "host-peak", ADVICE, f"on this line the process takes {format_size(size)}, and keeps it{beside}",
             size, source, code.text(source), fix, None, "", size if copied else None,
         )  # fmt: skip
+
+
+def _training_lines(recording: Recording) -> set[Source | None]:
+    """Lines that train: what comes there besides is graphs, threads, their arenas."""
+    return {step.source for step in recording.steps if step.kind in TRAINING_KINDS}
 
 
 def _left(before: Sample, after: list[Sample]) -> int:
