@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -243,9 +242,9 @@ def many_times(recording: Recording) -> Iterator[Finding]:
         lines = [line for name in names for line in code.assigns(name, given.source.file if given.source else None)]
         surely = ((line, found.names) for line in lines if (found := multiplied_for(code, line)).surely)
         example = f"{given.dtype} {given.shape}"
-        is_another = all(row.example != example for row in arrays.values())
-        for line, others in itertools.islice(surely, is_another and is_worth(recording, given.bytes, NOTABLE)):
-            yield _many_times(recording, example, given.bytes, line, others, 0, "")
+        is_told = any(row.example == example for row in arrays.values())
+        if not is_told and is_worth(recording, given.bytes, NOTABLE) and (first := next(surely, None)) is not None:
+            yield _many_times(recording, example, given.bytes, *first, 0, "")
 
 
 def _many_times(
