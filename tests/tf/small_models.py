@@ -208,6 +208,31 @@ def branching() -> Captured:
     return capture_function(step, (normal(BATCH, 128),), {}), [normal(BATCH, 128)]
 
 
+class SometimesSkipped(keras.layers.Layer):
+    """Stochastic depth: a block that `tf.cond` runs or leaves out."""
+
+    def __init__(self, filters: int, seed: int) -> None:
+        super().__init__()
+        self.inner = [keras.layers.Conv2D(filters, 3, padding="same"), keras.layers.BatchNormalization()]
+        self.draw = keras.random.SeedGenerator(seed)
+
+    def build(self, shape: Any) -> None:
+        for layer in self.inner:
+            layer.build(shape)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        runs = keras.random.uniform((), seed=self.draw) < 0.8
+        return tf.cond(runs, lambda: x + self.inner[1](tf.nn.relu(self.inner[0](x)), training=training), lambda: x)
+
+
+def stochastic_depth() -> Captured:
+    """What the gradients of branches want the shapes of only is not kept."""
+    blocks = [SometimesSkipped(8, seed) for seed in range(3)]
+    layers = [keras.layers.Conv2D(8, 3), *blocks, keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)]
+    model = keras.Sequential([keras.Input([24, 24, 3]), *layers])
+    return of_model(model, normal(BATCH, 24, 24, 3), normal(BATCH, 2), "mse")
+
+
 def conv_lstm() -> Captured:
     """Convolutions in the body of a loop are other kernels than outside, with columns of patches beside them."""
     layers = [keras.layers.ConvLSTM2D(4, 3), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)]
@@ -237,7 +262,7 @@ MODELS: dict[str, Callable[[], Captured]] = {
     make.__name__: make
     for make in (
         mlp, averaged, cnn, lstm, transformer, embedding, embedding_adagrad, gan, custom_loop, mixed_float16,
-        regularized, branching, conv_lstm, long_attention, compiled_calls,
+        regularized, branching, stochastic_depth, conv_lstm, long_attention, compiled_calls,
     )
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.tensorflow
 
 MODELS = [
     "mlp", "averaged", "cnn", "lstm", "transformer", "embedding", "embedding_adagrad", "gan", "custom_loop",
-    "mixed_float16", "regularized", "branching", "conv_lstm", "long_attention", "compiled_calls",
+    "mixed_float16", "regularized", "branching", "stochastic_depth", "conv_lstm", "long_attention", "compiled_calls",
 ]  # fmt: skip
 
 _answers: dict[str, Any] = {}

@@ -19,6 +19,7 @@ import tensorflow as tf
 from lowtide.errors import NotCapturable
 from lowtide.program import ITEM_BYTES, Program, Resident
 from lowtide.tf import compat
+from lowtide.tf.branch_shapes import hand_over_shapes
 from lowtide.tf.build import Probe, build_program
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.compiled import with_compiled_calls
@@ -164,6 +165,7 @@ def _optimized(concrete: Any) -> _Optimized:
     keep = [t.op.name for t in (*graph.inputs, *graph.outputs)]
     keep += [op.name for op in compat.control_outputs(graph)]
     optimized = compat.optimize_graph(traced, graph, keep)
+    hand_over_shapes(optimized, [t.name for t in graph.outputs])
     listed = {node.name: index for index, node in enumerate(optimized.node)}
     ordered = in_order(optimized.node, {node.name: index for index, node in enumerate(traced.node)})
     del optimized.node[:]
