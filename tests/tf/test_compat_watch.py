@@ -357,5 +357,20 @@ def test_parts_of_type() -> None:
     assert compat_watch.parts_of_type(inside["[0]"]) == compat_watch.parts_of_type(parts["['a']"]) == {}
 
 
+def test_bodies_of() -> None:
+    @tf.function
+    def steps(x: Any) -> Any:
+        y = x / 2.0
+        for _ in tf.range(3):
+            x = x / 3.0 if tf.reduce_sum(x) > 1.0 else x - 1.0
+        return x + y
+
+    graph = steps.get_concrete_function(tf.TensorSpec([4])).graph
+    kinds = [sorted({op.type for op in body.get_operations()}) for body in compat_watch.bodies_of(graph)]
+    assert sum("RealDiv" in found for found in kinds) == 1, "the one in the branch, which is in the loop"
+    assert any("Sub" in found for found in kinds)
+    assert any("Less" in found for found in kinds), "the loop's condition"
+
+
 def test_without_output_suffix_what_a_function_returns_under_a_tape_has_its_name() -> None:
     assert run_script(UNDER_A_TAPE) == {"ran": ["picked_0"], "traced": ["picked"]}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_worth, likeliest, step_of
 from lowtide.diagnose.origins import sized_by
-from lowtide.diagnose.step import loop_stack
+from lowtide.diagnose.step import loop_stack, sizes_in
 from lowtide.diagnose.syntax import names_passed
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -25,7 +25,6 @@ ONCE, FEW = 2, 8
 """Calls. What is called so few times is called for all there is; so many, where nothing trains and it gets all of a
 name."""
 _FIRST = re.compile(r"[\[(]\s*(\d+)")
-_NUMBER = re.compile(r"\d+")
 
 
 def jacobian(recording: Recording) -> Iterator[Finding]:
@@ -106,7 +105,10 @@ def _is_row_by_row(call: ast.Call) -> bool:
 def called_on_everything(recording: Recording) -> Iterator[Finding]:
     """A model or function called on very many rows, where batches would do; `predict` with a batch of all rows."""
     code = read_code(recording)
-    trains = any(step.kind in (*TRAINING_KINDS, "gradient") for step in recording.steps)
+    trains: Counter[Source | None] = Counter()
+    for one in recording.steps:
+        if one.kind in (*TRAINING_KINDS, "gradient"):
+            trains[one.source] += one.repeats
     for detail in recording.details:
         step = step_of(recording, detail)
         grown = detail.peak_bytes - detail.begin_bytes
@@ -117,7 +119,8 @@ def called_on_everything(recording: Recording) -> Iterator[Finding]:
         if step.kind == "call":
             calls = sum(s.repeats for s in recording.steps if s.kind == step.kind and s.source == step.source)
             all_of_it = calls <= FEW and not trains and _is_given_all(code, step.source)
-            if rows > (BATCH if all_of_it else 4 * BATCH) and (all_of_it or calls <= ONCE):
+            seldom = calls <= ONCE and calls not in trains.values()  # as often as it trains: one of a short training's
+            if rows > (BATCH if all_of_it else 4 * BATCH) and (all_of_it or seldom):
                 source = step.source
         elif step.kind in ("predict", "evaluate") and rows > BATCH:
             source = sized_by(code, step.source)
@@ -192,16 +195,12 @@ def evaluated_at_once(recording: Recording) -> Iterator[Finding]:
 def _rows(detail: Detail) -> tuple[int, float]:
     """The first dimension that most of the peak's bytes have in common, and their part of what the step added."""
     rows: Counter[int] = Counter()
-    weights = {_sizes(a.shape) for a in detail.allocations if a.category == "parameters"}  # and what they are made of
+    weights = {sizes_in(a.shape) for a in detail.allocations if a.category == "parameters"}  # and what they are made of
     for a in detail.at_peak:
         first = _FIRST.match(a.shape)
-        if a.start and first and _sizes(a.shape) not in weights:
+        if a.start and first and sizes_in(a.shape) not in weights:
             rows[int(first[1])] += a.chunk_bytes
     if not rows:
         return 0, 0.0
     most, size = rows.most_common(1)[0]
     return most, size / max(1, detail.peak_bytes - detail.begin_bytes)
-
-
-def _sizes(shape: str) -> tuple[str, ...]:
-    return tuple(_NUMBER.findall(shape))

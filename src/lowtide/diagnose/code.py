@@ -25,6 +25,7 @@ from lowtide.diagnose.syntax import (
     is_small,
     is_taken_from,
     last_name,
+    mentioned,
     other_names,
     reads,
     whole,
@@ -189,6 +190,12 @@ class Code:
         """Whether a live line takes something out of the queue `name`: one that only fills is a list."""
         taken = [call.func for _, call in self.calls(".get", ".get_nowait")]
         return any(isinstance(func, ast.Attribute) and last_name(func.value) == name for func in taken)
+
+    def goes_through(self, name: str) -> bool:
+        """Whether a live loop or comprehension goes through what a name holds."""
+        nodes = (node for file in self.files() for node in file.nodes())
+        over = (node.iter for node in nodes if isinstance(node, ast.For | ast.comprehension))
+        return any(name in mentioned(part) for part in over)
 
     def trims(self, name: str) -> bool:
         """Whether a live line asks how much `name` holds and then takes something out of it."""

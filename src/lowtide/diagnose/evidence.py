@@ -170,6 +170,8 @@ def line_that_keeps(recording: Recording, row: Held) -> Source | None:
     if row.held_at and (DEFAULT in row.holder or EACH_IN in row.holder):
         return row.held_at
     if CYCLE in row.holder:
+        if off := code.calls("gc.disable"):
+            return off[0][0]
         line = likeliest(code, code.used_often(names_in(row.holder)[-1]))
         return line or _made_often(recording, row.made)
     if is_users(row.holder):
@@ -256,6 +258,11 @@ def last_census(recording: Recording) -> list[Held]:
     """What was held when it was last counted."""
     last = max((row.time for row in recording.census), default=0.0)
     return [row for row in recording.census if row.time == last]
+
+
+def is_ensemble(code: Code, holder: str, kept_at: Source | None) -> bool:
+    """Whether things were put together once, and the script goes through all of them: they are wanted."""
+    return not code.in_loop(kept_at) and any(code.goes_through(name) for name in names_in(holder)[-1:])
 
 
 def likeliest(code: Code, lines: Iterable[Source]) -> Source | None:

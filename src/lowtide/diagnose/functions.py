@@ -40,6 +40,8 @@ def retraced(recording: Recording) -> Iterator[Finding]:
 def _retraced(recording: Recording, again: Sequence[Trace]) -> Finding:
     causes = Counter(_argument(trace.cause) for trace in again)
     (argument, change), _ = causes.most_common(1)[0]
+    if causes[argument, _LENGTH] >= MANY:
+        change = _LENGTH  # whatever else is new in it
     source = _most(trace.called for trace in again)
     if source is not None and change in (_OBJECT, _KEYS):
         source = made_for(read_code(recording), source, argument) or source
@@ -49,6 +51,7 @@ def _retraced(recording: Recording, again: Sequence[Trace]) -> Finding:
         _VALUE: f"pass `{argument}` as a tensor: `tf.constant(...)` or `tf.convert_to_tensor(...)`",
         _OBJECT: f"make `{argument}` once and pass the same object: another one means another trace",
         _KEYS: f"give `{argument}` the same keys each time: names that change belong in its values",
+        _LENGTH: f"stack `{argument}` into one tensor (`tf.stack`): a list of another length means another trace",
         _SHAPE: "give the tf.function an input_signature with None where sizes vary, or reduce_retracing=True, or pad",
     }[change]
     title = f"`{again[0].function}` was traced {len(again) + 1} times: argument `{argument}` is {change} each time"
@@ -79,6 +82,7 @@ def _makes(call: ast.Call, function: ast.AST) -> bool:
 
 
 _VALUE, _OBJECT, _KEYS, _SHAPE = "a new Python value", "a new object", "a dict with new keys", "a new shape or dtype"
+_LENGTH = "a list of another length"
 _KEY = re.compile(r"\['([^']*)', ")
 
 
@@ -90,8 +94,15 @@ def _argument(cause: str) -> tuple[str, str]:
         return name, _OBJECT
     if any(sign in change for sign in ("became Python", "Literal")):
         return name, _VALUE
-    before, _, after = change.partition(" became ")
+    before, _, after = change.strip().partition(" became ")
+    if before.startswith(("List[", "Tuple[")) and (_goes_on(before, after) or _goes_on(after, before)):
+        return name, _LENGTH
     return name, _KEYS if _KEY.findall(before) != _KEY.findall(after) else _SHAPE
+
+
+def _goes_on(short: str, long: str) -> bool:
+    """Whether one list is the beginning of another, as far as that is told."""
+    return long.startswith(f"{short.removesuffix(']')},")
 
 
 def _of_traces(

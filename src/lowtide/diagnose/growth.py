@@ -21,12 +21,12 @@ from lowtide.diagnose.evidence import (
     step_of,
     unexplained,
 )
-from lowtide.diagnose.origins import collected_by
+from lowtide.diagnose.origins import collected_by, put_away
 from lowtide.diagnose.trends import FEWEST, device_goes_on, host_goes_on, rise, slow_samples
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Detail, Recording
-from lowtide.record.views import inside, main_steps
+from lowtide.record.views import inside, main_kind, main_steps
 from lowtide.units import format_size
 
 NOTABLE = 0.03
@@ -46,9 +46,12 @@ def on_device(recording: Recording) -> Iterator[Finding]:
     if source is not None and not read_code(recording).in_loop(source):
         source = _called_again(recording) or source  # a layer's own line runs once: it is called on another
     if source is not None and _is_pipelines(recording, source):
-        source = _while_it_rose(recording) or source  # who takes the elements keeps them, not the line that makes them
+        # who takes the elements keeps them, not the line that makes them
+        source = _while_it_rose(recording) or source
+    source = _rises_beside(recording) or source
     if source is None and not main_steps(recording):
         return
+    source = (source and collected_by(read_code(recording), source)) or source
     yield Finding(
         "device-growth", PROBLEM, f"device memory rises with every step, {format_size(found)} in all",
         found, source, read_code(recording).text(source),
@@ -113,7 +116,8 @@ def on_host(recording: Recording) -> Iterator[Finding]:
         return
     named = _traced(recording) or only_put(recording)
     risen = _while_it_rose(recording)
-    source = named or (risen and collected_by(read_code(recording), risen)) or risen
+    code = read_code(recording)
+    source = named or (risen and (put_away(code, risen) or collected_by(code, risen))) or risen
     if source is None and not main_steps(recording):
         return
     if named is None and _has_ever_new_shapes(recording):
@@ -210,6 +214,17 @@ def _traced(recording: Recording) -> Source | None:
     last = max((line.time for line in recording.lines), default=0.0)
     found = [line for line in recording.lines if line.time == last]
     return max(found, key=lambda line: line.bytes).source if found else None
+
+
+def _rises_beside(recording: Recording) -> Source | None:
+    """The line of steps of another kind than the run's own, between which the device's memory rises by most of it."""
+    sizes: dict[Source, list[int]] = {}
+    for step in recording.steps:
+        if step.source is not None and step.device_bytes is not None and step.kind != main_kind(recording):
+            sizes.setdefault(step.source, []).append(step.device_bytes)
+    rises = {source: values[-1] - values[0] for source, values in sizes.items() if len(values) >= FEWEST}
+    source, most = max(rises.items(), key=lambda pair: pair[1], default=(None, 0))
+    return source if 2 * most > rise(recording, "device_bytes") else None
 
 
 def _while_it_rose(recording: Recording) -> Source | None:

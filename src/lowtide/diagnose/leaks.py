@@ -12,6 +12,7 @@ from lowtide.diagnose.evidence import (
     are_replaced,
     container_size,
     grown,
+    is_ensemble,
     is_users,
     is_worth,
     line_that_keeps,
@@ -135,7 +136,9 @@ def _finding(recording: Recording, found: Grown) -> Finding:
         if row.objects == 1:
             title = f"one {plural.removesuffix('s')} is added to in every step: {row.example} by now"
         saving = found.bytes
-    severity = ADVICE if _has_an_end(read_code(recording), row) and not pins else PROBLEM
+    code = read_code(recording)
+    wanted = row.kind == "variable" and is_ensemble(code, row.holder, source)
+    severity = ADVICE if wanted or (_has_an_end(code, row) and not pins) else PROBLEM
     return Finding(
         "view-pins-buffer" if pins else f"{row.kind}s-kept", severity, title, found.bytes, source,
         read_code(recording).text(source), fix, found.per_step or None, row.holder, saving,

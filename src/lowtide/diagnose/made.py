@@ -18,7 +18,7 @@ from lowtide.diagnose.evidence import (
     unexplained,
 )
 from lowtide.diagnose.models import MANY, NOTABLE, made_again
-from lowtide.diagnose.origins import is_handed_out
+from lowtide.diagnose.origins import is_handed_out, made_for
 from lowtide.diagnose.trends import device_goes_on, rise
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
@@ -161,6 +161,8 @@ def made_in_loop(recording: Recording) -> Iterator[Finding]:
     id_, plural, fix = REMEDY[made.kind]
     own = made.kind == "dataset" and not is_handed_out(code, made.source)
     source = made.source if own else called_in_loop(recording, made.source)
+    if made.kind == "variable" and source is not None:
+        source = made_for(code, source) or source  # whoever makes the variables is itself made again
     yield Finding(
         id_, PROBLEM, f"{made.number} {plural} were made on one line, and the process grew with each",
         size, source, code.text(source), fix, per_step(recording, size), "", size,

@@ -9,6 +9,7 @@ from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import (
     are_replaced,
     called_in_loop,
+    is_ensemble,
     is_users,
     is_worth,
     last_census,
@@ -17,7 +18,7 @@ from lowtide.diagnose.evidence import (
     unexplained,
 )
 from lowtide.diagnose.trends import device_goes_on, rise
-from lowtide.diagnose.types import PROBLEM, Finding
+from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Recording
 
@@ -67,9 +68,10 @@ def models_kept(recording: Recording) -> Iterator[Finding]:
     title = f"{most} models are alive at once, {most - 1} of them kept"
     if not named:
         title = f"{most} models were made and none was freed: TensorFlow keeps a model once it was trained or traced"
+    severity = ADVICE if named and is_ensemble(code, row.holder, source) else PROBLEM
     promised = not named or trained_again(recording) < MANY
     yield Finding(
-        "models-kept" if named else "models-never-freed", PROBLEM, title, size, source, code.text(source),
+        "models-kept" if named else "models-never-freed", severity, title, size, source, code.text(source),
         _fix(recording, row.holder) if named else RESET,
         per_step(recording, size), row.holder, round(size * (most - 1) / most) if promised else None,
     )  # fmt: skip

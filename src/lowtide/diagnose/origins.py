@@ -25,13 +25,15 @@ from lowtide.diagnose.syntax import (
 from lowtide.program import Source
 
 
-def made_for(code: Code, call: Source, argument: str) -> Source | None:
+def made_for(code: Code, call: Source, argument: str = "") -> Source | None:
     """The line that makes anew, each time, what the statement at `call` passes for an argument: in the same loop, or in
-    the same function if that is called in one."""
+    the same function if that is called in one. Without an argument: the object whose method it calls."""
     file, statement = code.file(call.file), code.statement(call)
     if file is None or statement is None:
         return None
-    passed = names_passed(statement)
+    methods = [call.func for call in calls_in(statement) if isinstance(call.func, ast.Attribute)]
+    owners = [method.value.id for method in methods if isinstance(method.value, ast.Name)]
+    passed = names_passed(statement) if argument else owners
     again = [body(loop) for loop in file.loops_around(call.line)]
     if not again and (function := file.enclosing(call.line)) is not None and code.in_loop(call):
         again = [whole(function)]
@@ -107,6 +109,18 @@ def collected_by(code: Code, line: Source) -> Source | None:
     one of them, that one has them all."""
     collecting = code.comprehended_at(line)
     return collecting if _collects(code, collecting) else None
+
+
+def put_away(code: Code, line: Source) -> Source | None:
+    """The one line of the same function that keeps what the statement at `line` makes or fills: `seen.append(it)`."""
+    file, statement = code.file(line.file), code.statement(line)
+    if file is None or statement is None:
+        return None
+    names = {*code.assigned_at(line), *names_passed(statement)}
+    function = file.enclosing(line.line)
+    kept = {at for name in names for at in code.keeps(name) if at.file == file.name and at.line != line.line}
+    found = [at for at in kept if file.enclosing(at.line) is function and code.in_loop(at)]
+    return found[0] if len(found) == 1 else None
 
 
 def _returns(file: File, function: ast.AST) -> list[ast.Return]:
@@ -309,3 +323,15 @@ def blamed_caller(code: Code, source: Source) -> Source | None:
     calls = [n for n in file.all_nodes if isinstance(n, ast.Call) and last_name(n.func) == function.name]
     ran = [at for at in code.uses(function.name) if at.file == file.name and at.line not in whole(function)]
     return ran[0] if len(calls) > 1 and len(ran) == 1 else None
+
+
+def with_functions_called(file: File, node: ast.AST) -> list[ast.AST]:
+    """A piece of code, and the functions of the same file that it calls, and that these call."""
+    found, names = [node], set[str]()
+    for part in found:  # grows while it is walked
+        for name in names_called(part) - names:
+            names.add(name)
+            function = file.function_named(name)
+            if function is not None and function not in found:
+                found.append(function)
+    return found

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_worth, likeliest, step_of
 from lowtide.diagnose.origins import lines_given
+from lowtide.diagnose.syntax import unchanged_in
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
-from lowtide.record import Allocation, Detail, Recording
-from lowtide.record.views import by_category, device_peak, fullest_detail
+from lowtide.record import TRAINING_KINDS, Allocation, Detail, Recording
+from lowtide.record.views import by_category, device_peak, fullest_detail, inside
 from lowtide.units import format_size
 
 NOTABLE = 0.05
@@ -113,6 +114,14 @@ def loop_stack(recording: Recording) -> Iterator[Finding]:
         )  # fmt: skip
         return
     source = _loop_line(recording, detail, stacked)
+    if (same := _same_each_turn(recording, detail, stacked)) and _goes_backward(detail):
+        yield Finding(
+            "loop-keeps-every-turn", _severity(recording, size),
+            f"a loop computes in each of {turns} turns what is the same in all, and keeps it for its gradient",
+            size, same, read_code(recording).text(same),
+            "compute it once before the loop: the loop then keeps none of it", None, "", size - round(size / turns),
+        )  # fmt: skip
+        return
     if not _goes_backward(detail):
         source = _written_in_loop(recording) or source
         yield Finding(
@@ -191,6 +200,28 @@ def _loop_line(recording: Recording, detail: Detail, stacked: Sequence[Allocatio
     return Source(line.file, inner[-1].lineno) if inner else line
 
 
+def sizes_in(shape: str) -> tuple[str, ...]:
+    """The dimensions of a shape, however it is written."""
+    return tuple(_NUMBER.findall(shape))
+
+
+_NUMBER = re.compile(r"\d+")
+
+
+def _same_each_turn(recording: Recording, detail: Detail, stacked: Sequence[Allocation]) -> Source | None:
+    """The line that makes, in each turn, something of a weight's shape of which no turn of its loop changes a part; if
+    that is most of the stack."""
+    weights = {sizes_in(a.shape) for a in detail.allocations if a.category == "parameters"}
+    made: Counter[Source | None] = Counter()
+    for a in stacked:
+        made[detail.sites[a.site].source if sizes_in(a.shape) in weights else None] += a.chunk_bytes
+    source = made.most_common(1)[0][0] if made else None
+    file = read_code(recording).file(source.file) if source else None
+    loops = file.loops_around(source.line) if file and source else []
+    statement = file.statement(source.line) if file and source else None
+    return source if loops and statement and unchanged_in(loops[-1], statement) else None
+
+
 MOST_SLOTS = 4
 """Slots a weight: AdamW with amsgrad and averaged weights has as many, and nothing has more."""
 
@@ -217,6 +248,13 @@ def optimizer_state(recording: Recording) -> Iterator[Finding]:
             None, "", slots - 2 * weights,
         )  # fmt: skip
         return
+    if (loaded := _loaded_to_infer(recording)) and is_worth(recording, slots, NOTABLE):
+        yield Finding(
+            "optimizer-state", PROBLEM, f"{format_size(slots)} of optimizer slots came with what was loaded here, and "
+            "nothing is trained after", slots, loaded, read_code(recording).text(loaded),
+            "`compile=False` loads a model without its optimizer", None, "", slots,
+        )  # fmt: skip
+        return
     beside = _made_by_update(detail)
     if slots > 1.5 * weights and is_worth(recording, slots + beside, LARGE_PART):
         source = next((m.source for m in recording.made if m.kind == "optimizer"), None)
@@ -228,6 +266,17 @@ def optimizer_state(recording: Recording) -> Iterator[Finding]:
             "an optimizer with one slot a weight (RMSprop, Lion, SGD with momentum) has half; plain SGD has none",
             None, "", slots // 2,
         )  # fmt: skip
+
+
+def _loaded_to_infer(recording: Recording) -> Source | None:
+    """The line that loads models with their optimizers, where no step trains after it."""
+    trained = max((step.start for step in recording.steps if step.kind in TRAINING_KINDS), default=0.0)
+    for line, call in read_code(recording).calls("load_model"):
+        bare = any(k.arg == "compile" and getattr(k.value, "value", True) is False for k in call.keywords)
+        seen = [sample.time for sample in inside(recording) if sample.source == line]
+        if not bare and seen and min(seen) > trained:
+            return line
+    return None
 
 
 def _made_by_update(detail: Detail) -> int:

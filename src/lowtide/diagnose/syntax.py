@@ -30,6 +30,11 @@ def dotted(node: ast.AST) -> str:
     return dotted(node.value) if isinstance(node, ast.Subscript) else ""
 
 
+def mentioned(node: ast.AST) -> set[str]:
+    """Every name in it, dotted, and the names that these begin with: `self.a.b`, `self.a`, `self`."""
+    return {dotted(part) for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)}
+
+
 def last_name(node: ast.expr) -> str:
     """The name that an expression ends in: `seen` of `self.seen` and of `self.seen["a"]`."""
     while isinstance(node, ast.Subscript):
@@ -181,6 +186,22 @@ def is_cut(value: ast.expr | None) -> bool:
     if isinstance(value, ast.IfExp):
         return is_cut(value.body) or is_cut(value.orelse)
     return isinstance(value, ast.Subscript)
+
+
+_LIBRARIES = frozenset({"tf", "tensorflow", "np", "numpy", "keras", "ops", "math"})
+
+
+def unchanged_in(loop: ast.For | ast.While, statement: ast.stmt) -> list[ast.expr]:
+    """Parts of a statement that call something on names, none of which the loop around it sets; no random numbers."""
+    kept = {part.id for part in ast.walk(loop) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    found: list[ast.expr] = []
+    for part in ast.walk(statement):
+        if isinstance(part, ast.BinOp | ast.Call) and calls_in(part) and "random" not in ast.unparse(part):
+            called = {call.func.id for call in calls_in(part) if isinstance(call.func, ast.Name)}
+            names = {node.id for node in ast.walk(part) if isinstance(node, ast.Name)} - _LIBRARIES - called
+            if names and not names & kept and "self" not in names:
+                found.append(part)
+    return found
 
 
 def reads(value: ast.AST, target: ast.expr) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from lowtide.diagnose.code import PUTS, read_code
+from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import grown, is_worth, last_census, likeliest, line_that_keeps, per_step
-from lowtide.diagnose.syntax import dotted, last_name, whole
+from lowtide.diagnose.origins import with_functions_called
+from lowtide.diagnose.recorded import gradient_details, is_users_own, made_of, not_differentiated
+from lowtide.diagnose.script import File
+from lowtide.diagnose.syntax import dotted, last_name, mentioned, whole
 from lowtide.diagnose.types import PROBLEM, Finding
 from lowtide.program import Source
-from lowtide.record import Detail, Recording, Tape
+from lowtide.record import Recording, Tape
 from lowtide.record.views import step_count
-from lowtide.units import format_size
 
 MANY = 3
 """So many steps under one tape, or tapes alive at once, are no accident of timing."""
@@ -72,10 +74,11 @@ def _held_by_tapes(recording: Recording) -> int:
 def spans_steps(recording: Recording) -> Iterator[Finding]:
     """One tape records several steps: an epoch, a validation."""
     for tape in recording.tapes:
-        if tape.most_steps - _own_gradients(recording, tape) >= MANY * _steps_a_turn(recording, tape):
-            size = _held_by_tapes(recording) or _rise(recording)
+        many = tape.most_steps - _own_gradients(recording, tape) >= MANY * _steps_a_turn(recording, tape)
+        if many and _goes_round(recording, tape) and not _is_of_second_order(recording, tape):
+            size = max(_held_by_tapes(recording), _rise(recording))
             if is_worth(recording, size):
-                source = _runs_steps(recording, tape) or _not_differentiated(recording, tape) or tape.source
+                source = _runs_steps(recording, tape) or not_differentiated(recording, tape) or tape.source
                 yield Finding(
                     "tape-spans-steps", PROBLEM, f"one tape records {tape.most_steps} steps, and keeps them all",
                     size, source, read_code(recording).text(source),
@@ -93,21 +96,60 @@ def _of_each_step(recording: Recording, tape: Tape, size: int) -> int | None:
 def _own_gradients(recording: Recording, tape: Tape) -> int:
     """Gradients that each tape is asked for while it records: no steps under it, unless its block goes round and
     computes what each is of."""
-    under = read_code(recording).statement(tape.source) if tape.source else None
+    under, _ = _block(recording, tape)
     if under is None or any(isinstance(part, ast.For | ast.While) and _computes(part) for part in ast.walk(under)):
         return 0
     return tape.gradients_inside // max(1, tape.made)
 
 
+def _goes_round(recording: Recording, tape: Tape) -> bool:
+    """Whether anything under the tape may run again and again: a loop there or in what is called, or a caller's."""
+    code = read_code(recording)
+    under, file = _block(recording, tape)
+    if file is None or under is None:
+        return True  # nobody knows
+    parts = [part for body in with_functions_called(file, under) for part in ast.walk(body)]
+    called = {last_name(part.func) for part in parts if isinstance(part, ast.Call) and is_users_own(part)}
+    elsewhere = [name for name in called if not file.function_named(name) and not code.assigns(name)]
+    return bool(elsewhere) or any(isinstance(part, _ROUND) for part in parts)
+
+
+_ROUND = (ast.For, ast.While, ast.comprehension, ast.Yield, ast.YieldFrom)
+
+
+def _is_of_second_order(recording: Recording, tape: Tape) -> bool:
+    """Whether the tape has to go back through the gradients that other tapes compute under it: those are of what was
+    made of the very things that it is asked for, which were there before it."""
+    code = read_code(recording)
+    under, file = _block(recording, tape)
+    if file is None or under is None or tape.source is None:
+        return False
+    bound = code.bound_by_with(tape.source)
+    asked = {name for _, call in code.calls(f"{bound}.gradient") for one in call.args[1:2] for name in mentioned(one)}
+    parts = [part for body in with_functions_called(file, under) for part in ast.walk(body)]
+    there = {name for s in ast.walk(under) if isinstance(s, ast.Assign) for to in s.targets for name in mentioned(to)}
+    of_these = made_of(asked, [part for part in parts if isinstance(part, ast.Assign)])
+    inner = [part for part in parts if isinstance(part, ast.Call) and last_name(part.func) == "gradient"]
+    others = [call.args[1] for call in inner if len(call.args) > 1 and dotted(call.func) != f"{bound}.gradient"]
+    return not asked & there and any(of_these & mentioned(of) for of in others)
+
+
+def _block(recording: Recording, tape: Tape) -> tuple[ast.With | None, File | None]:
+    """The `with` that opens a tape, and the file that it is in."""
+    code = read_code(recording)
+    under = code.statement(tape.source) if tape.source else None
+    return under if isinstance(under, ast.With) else None, code.file(tape.source.file) if tape.source else None
+
+
 def _computes(loop: ast.For | ast.While) -> bool:
     """Whether the loop makes, each time, what a gradient in it is taken of."""
     parts = [part for statement in loop.body for part in ast.walk(statement)]
-    made = {name for part in parts if isinstance(part, ast.Assign) for to in part.targets for name in _named(to)}
+    made = {name for part in parts if isinstance(part, ast.Assign) for to in part.targets for name in mentioned(to)}
     targets = [
         part.args[0] for part in parts
         if isinstance(part, ast.Call) and last_name(part.func) in ("gradient", "jacobian") and part.args
     ]  # fmt: skip
-    return not targets or any(isinstance(target, ast.Call) or made & _named(target) for target in targets)
+    return not targets or any(isinstance(target, ast.Call) or made & mentioned(target) for target in targets)
 
 
 def _steps_a_turn(recording: Recording, tape: Tape) -> int:
@@ -121,18 +163,16 @@ def _steps_a_turn(recording: Recording, tape: Tape) -> int:
 
 def _under(recording: Recording, tape: Tape, lines: Iterable[Source]) -> set[Source]:
     """Those of the lines that are in the block of the tape's `with`."""
-    under = read_code(recording).statement(tape.source) if tape.source else None
-    if tape.source is None or not isinstance(under, ast.With):
+    under, file = _block(recording, tape)
+    if file is None or under is None:
         return set()
-    return {line for line in lines if line.file == tape.source.file and line.line in whole(under)}
+    return {line for line in lines if line.file == file.name and line.line in whole(under)}
 
 
 def _runs_steps(recording: Recording, tape: Tape) -> Source | None:
     """The one statement under the tape that calls the function whose steps it records; None where they are its own."""
-    code = read_code(recording)
-    file = code.file(tape.source.file) if tape.source else None
-    under = code.statement(tape.source) if tape.source else None
-    if file is None or not isinstance(under, ast.With):
+    under, file = _block(recording, tape)
+    if file is None or under is None:
         return None
     gradients = {step.source for step in recording.steps if step.kind == "gradient" and step.source}
     elsewhere = {f.name for line in gradients if line.line not in whole(under) and (f := file.enclosing(line.line))}
@@ -176,127 +216,7 @@ def _gradient_line(recording: Recording, tape: Tape) -> Source | None:
 def _backward(recording: Recording) -> tuple[Source | None, int]:
     """The line that goes backward, and the bytes that its ops had alive at the peak of a detailed step."""
     best: tuple[Source | None, int] = (None, 0)
-    for detail, line in _gradient_details(recording):
+    for detail, line in gradient_details(recording):
         size = sum(a.chunk_bytes for a in detail.at_peak if a.start and detail.sites[a.site].source == line)
         best = max(best, (line, size), key=lambda pair: pair[1])
     return best
-
-
-def _gradient_details(recording: Recording) -> Iterator[tuple[Detail, Source]]:
-    """Details with a way back in them, and the line that goes it. An update's reaches from one update to the next."""
-    lines = dict.fromkeys(s.source for s in recording.steps if s.kind == "gradient" and s.source is not None)
-    for detail in recording.details:
-        step = recording.steps[detail.step] if detail.step < len(recording.steps) else None
-        if step is not None and step.kind == "gradient" and step.source is not None:
-            yield detail, step.source
-        elif step is not None and step.kind == "update":
-            yield from ((detail, line) for line in lines)
-
-
-MOSTLY_UNUSED = 0.4
-"""Of what a tape keeps: every tape lets something go that its gradient does not need, the last results above all."""
-
-
-def records_unused(recording: Recording) -> Iterator[Finding]:
-    """What a tape keeps and no gradient needs: for variables that get none, or ops that the target does not need."""
-    let_go = max((_let_go_unused(d, line) for d, line in _gradient_details(recording)), default=0)
-    for tape in recording.tapes:
-        watches_more = tape.watches_variables and tape.watched > tape.used > 0
-        size = round(max((_forward(d, line) for d, line in _gradient_details(recording)), default=0))
-        unused = round(size * (1 - tape.used / tape.watched)) if watches_more else 0
-        if unused >= let_go or let_go < MOSTLY_UNUSED * size:
-            title = f"the tape watches {tape.watched} variables and is asked for the gradients of {tape.used}"
-        else:
-            title = f"the tape records {format_size(let_go)} that the gradient does not need"
-            size = unused = let_go
-        if tape.gradients and is_worth(recording, unused, NOTABLE):
-            source = _not_differentiated(recording, tape) or tape.source
-            yield Finding(
-                "tape-records-unused", PROBLEM, title, size, source, read_code(recording).text(source),
-                "compute what is not differentiated outside the tape, or open it with watch_accessed_variables=False "
-                "and watch the variables that are trained", None, "", unused,
-            )  # fmt: skip
-
-
-def _not_differentiated(recording: Recording, tape: Tape) -> Source | None:
-    """The one statement under the tape that calls something of the user's and nothing that gradients are asked for; of
-    several, the one that is not for what is differentiated."""
-    code = read_code(recording)
-    under = code.statement(tape.source) if tape.source else None
-    file = code.file(tape.source.file) if tape.source else None
-    if file is None or tape.source is None or not isinstance(under, ast.With):
-        return None
-    bound = code.bound_by_with(tape.source)
-    asked = [(line, call) for line, call in code.calls(f"{bound}.gradient") if len(call.args) > 1]
-    if any(line.file == file.name and line.line in whole(under) for line, _ in asked):
-        return None  # all of it is steps
-    trained = {name for _, call in asked for name in _named(call.args[1])} - {"self"}
-    live = [s for s in ast.walk(under) if isinstance(s, ast.Assign | ast.Expr) and file.is_live(s.lineno)]
-    calling = [s for s in live if any(isinstance(n, ast.Call) and _is_users_own(n) for n in ast.walk(s))]
-    beside = [s for s in calling if not trained & _named(s)]
-    if len(beside) > 1:
-        towards = _made_for({name for _, call in asked for name in _named(call.args[0])}, live)
-        beside = [s for s in beside if s not in towards]
-    return Source(file.name, beside[0].lineno) if asked and len(beside) == 1 and len(live) > 1 else None
-
-
-def _made_for(names: set[str], statements: Sequence[ast.Assign | ast.Expr]) -> list[ast.stmt]:
-    """Those of the statements that give these names their values, or give one of their own names its value."""
-    found: list[ast.stmt] = []
-    for statement in reversed(statements):
-        if isinstance(statement, ast.Assign) and names & {name for to in statement.targets for name in _named(to)}:
-            found.append(statement)
-            names = names | _named(statement.value)
-    return found
-
-
-def _named(node: ast.AST) -> set[str]:
-    return {dotted(part) for part in ast.walk(node) if isinstance(part, _NAMES)}
-
-
-_NAMES = (ast.Name, ast.Attribute)
-
-
-def _is_users_own(call: ast.Call) -> bool:
-    if isinstance(call.func, ast.Attribute) and call.func.attr in PUTS:
-        return False
-    return dotted(call.func).partition(".")[0] not in ("tf", "tensorflow", "keras", "np", "numpy", "ops", "float", "")
-
-
-def _begins_back(detail: Detail, line: Source) -> int:
-    """When the way back begins; 0 when it is not seen. An update on the same line, of the step before, is not it: what
-    goes forward comes in between."""
-    on_line = [a for a in detail.allocations if a.start and detail.sites[a.site].source == line]
-    first = min([a.start for a in on_line if a.category == "gradients"] or [a.start for a in on_line], default=0)
-    before = [a for a in detail.allocations if a.start < first and detail.sites[a.site].source not in (line, None)]
-    forward = max((a.start for a in before), default=0)
-    return min((a.start for a in on_line if a.start > forward), default=0)
-
-
-def _let_go_unused(detail: Detail, line: Source) -> int:
-    """Bytes freed between the last op forward and the first one back: a tape drops what it need not go through.
-
-    TensorFlow's tape does this when `gradient` is called, before anything else.
-    """
-    back = _begins_back(detail, line)
-    if not back:
-        return 0
-    last = max((a.start for a in detail.allocations if 0 < a.start < back), default=0)
-    dropped = [
-        a for a in detail.allocations
-        if a.start and a.stop is not None and last < a.stop <= back and detail.sites[a.site].mode == "eager"
-        and not a.temporary
-    ]  # fmt: skip
-    return sum(a.chunk_bytes for a in dropped)
-
-
-def _forward(detail: Detail, line: Source) -> int:
-    """What was made before going backward and was kept for it."""
-    begun = _begins_back(detail, line)
-    if not begun:
-        return 0
-    kept_for_it = [
-        a for a in detail.allocations
-        if a.start < begun and a.stop is not None and a.stop > begun and detail.sites[a.site].mode == "eager"
-    ]  # fmt: skip
-    return sum(a.chunk_bytes for a in kept_for_it)

@@ -25,6 +25,7 @@ from tensorflow.python.eager import backprop, cancellation, context, execute
 from tensorflow.python.eager.polymorphic_function import tracing_compilation
 from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.framework import importer, op_callbacks, ops
+from tensorflow.python.ops import control_flow_v2_func_graphs as body_graphs
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.profiler.internal import _pywrap_profiler
 from tensorflow.python.training import optimizer as v1_optimizer
@@ -369,6 +370,15 @@ def parts_of_type(kind: Any) -> dict[str, Any]:
     if isinstance(kind, default_types.List):
         kind = kind.components_tuple
     return {f"[{i}]": part for i, part in enumerate(kind.components)} if isinstance(kind, default_types.Tuple) else {}
+
+
+_BODY_CLASSES = (body_graphs.WhileCondFuncGraph, body_graphs.WhileBodyFuncGraph, body_graphs.CondBranchFuncGraph)
+
+
+def bodies_of(graph: Any) -> list[Any]:
+    """The graphs of the loops and branches of a graph, those inside each other too: it has them as functions."""
+    functions = (getattr(function, "graph", None) for function in graph._functions.values())
+    return [inner for inner in functions if isinstance(inner, _BODY_CLASSES)]
 
 
 def without_output_suffix(op: str) -> str:

@@ -87,3 +87,13 @@ def _complete(
         needed = min((ranks[user] for user in users[name]), default=last) - 0.5
         ranks[name] = min(rank.get(name, needed), needed)
     return ranks
+
+
+def fetched(fetches: Any) -> list[Any]:
+    """What `Session.run` is asked for, one by one. The keys of a dict may be of kinds that do not sort: a
+    MonitoredSession asks for its hooks' fetches by the hooks themselves."""
+    if isinstance(fetches, Mapping):
+        return [part for value in fetches.values() for part in fetched(value)]
+    if isinstance(fetches, list | tuple):
+        return [part for value in fetches for part in fetched(value)]
+    return [] if fetches is None else [fetches]

@@ -22,6 +22,7 @@ import tensorflow as tf
 from lowtide.errors import NotCapturable
 from lowtide.program import Source
 from lowtide.tf import compat
+from lowtide.tf.graphs import fetched
 from lowtide.tf.patches import Patch, patched
 from lowtide.tf.phases import assigns
 from lowtide.tf.places import calling_line, making_line
@@ -289,7 +290,7 @@ def trains(graph: Any) -> bool:
 
 def depends_on_gradient(graph: Any, fetches: Any) -> bool:
     """Whether computing the fetches of a v1 graph computes a gradient."""
-    frontier = [op for op in (_as_op(graph, f) for f in tf.nest.flatten(fetches)) if op is not None]
+    frontier = [op for op in (_as_op(graph, f) for f in fetched(fetches)) if op is not None]
     seen = set()
     while frontier:
         op = frontier.pop()

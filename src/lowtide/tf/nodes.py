@@ -115,7 +115,13 @@ class KnownGraphs:
         self._constants: dict[int, list[Constant]] = {}
 
     def add(self, graph: Any, constants: list[Constant], caller: int) -> None:
-        """`caller` is the identity of what the script called when the graph was made."""
+        """`caller` is the identity of what the script called when the graph was made. The bodies of its loops and
+        branches come with it: a loop's `truediv` is not the one beside the loop."""
+        for body in compat_watch.bodies_of(graph):
+            self._add(body, [], caller)
+        self._add(graph, constants, caller)
+
+    def _add(self, graph: Any, constants: list[Constant], caller: int) -> None:
         key = id(graph)
 
         def forget(_: object) -> None:

@@ -16,7 +16,7 @@ from lowtide.tf.build import Probe, build_program
 from lowtide.tf.capture import versions
 from lowtide.tf.compat import GraphDef
 from lowtide.tf.compiled import with_compiled_calls
-from lowtide.tf.graphs import edges, in_order
+from lowtide.tf.graphs import edges, fetched, in_order
 from lowtide.tf.known import Known
 from lowtide.tf.labels import Labels, LayerNames
 from lowtide.tf.lines import probe_batches
@@ -29,7 +29,7 @@ def capture_session(session: Any, fetches: Any, feeds: Mapping[Any, Any], asked:
     """The Program of `session.run(fetches, feeds)`, at the batch that is fed and those that are asked about."""
     graph = session.graph
     fed = {graph.as_graph_element(key): np.asarray(value) for key, value in feeds.items()}
-    wanted = [graph.as_graph_element(fetch) for fetch in tf.nest.flatten(fetches)]
+    wanted = [graph.as_graph_element(fetch) for fetch in fetched(fetches)]
     outputs = [item for item in wanted if not isinstance(item, tf.Operation)]
     effects = [item.name for item in wanted if isinstance(item, tf.Operation)]
     roots = [*effects, *(t.op.name for t in outputs)]
