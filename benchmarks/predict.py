@@ -1,11 +1,13 @@
 """`make bench-predict`: every model of the zoo predicted, then really run on TensorFlow's allocator, and compared.
 
-    python -m benchmarks.predict [--only NAME ... [--merge]] [--quick] [--all]
+    python -m benchmarks.predict [--only NAME ... [--merge]] [--quick] [--all] [--plain-of-before]
 
 Prints a table as it goes and writes benchmarks/results/predict.json. Each model is run in processes of its own, one at
 a time: once in Lowtide's fixed order, and five times plainly, since the habits of a plain run differ from process to
 process more than its steps do; a run's peak is the largest of five steps after two. Then the simulator's own time is
-measured on Programs of growing size. About 45 minutes; `--quick` takes five.
+measured on Programs of growing size. About 45 minutes; `--quick` takes five. Plain TensorFlow's peaks do not depend on
+Lowtide: `--plain-of-before` takes them from the results that are there, where those are of the same versions, and needs
+a quarter of the time.
 """
 
 from __future__ import annotations
@@ -50,13 +52,15 @@ def usual(listed: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     return [(n, b) for n, b in listed if largest[n] == b and n not in SLOW_TO_TRACE]
 
 
-def measure(name: str, batch: int) -> dict[str, Any]:
-    """One row: errors of the fixed order, and the plain range against the peaks of five runs."""
-    modes = ("fixed", *("plain",) * PLAIN_RUNS)
-    fixed, *plain = (run_child("benchmarks.predict_child", name, str(batch), mode) for mode in modes)
+def measure(name: str, batch: int, before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One row: errors of the fixed order, and the plain range against the peaks of five runs, or of those of before."""
+    fixed = run_child("benchmarks.predict_child", name, str(batch), "fixed")
+    known = before is not None and before.get("versions") == fixed.get("versions")
+    runs = 0 if known else PLAIN_RUNS
+    plain = [run_child("benchmarks.predict_child", name, str(batch), "plain") for _ in range(runs)]
     if errors := [answer["error"] for answer in (fixed, *plain) if "error" in answer]:
         return {"name": name, "batch": batch, "error": errors[0]}
-    peaks = sorted(max(answer["peaks_bytes"]) for answer in plain)
+    peaks = before["peaks_bytes"] if known and before else sorted(max(answer["peaks_bytes"]) for answer in plain)
     resident = fixed["measured_resident_bytes"]
     predicted = fixed["predicted_requested_step_bytes"] + resident
     measured = fixed["measured_requested_step_bytes"] + resident
@@ -134,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--merge", action="store_true", help="with --only: write them among the results of before")
     parser.add_argument("--quick", action="store_true", help="a few models only; results are not written")
     parser.add_argument("--all", action="store_true", help="every batch, and the models that take minutes to trace")
+    parser.add_argument("--plain-of-before", action="store_true", help="plain runs as the results of before have them")
     options = parser.parse_args(arguments)
     if options.merge and not (options.only and RESULTS.exists()):
         parser.error("--merge needs --only and results of before")
@@ -141,13 +146,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = entries() if options.all else usual(entries())
     if options.only or options.quick:
         wanted = [(n, b) for n, b in wanted if n in (options.only or QUICK)]
+    before = rows_of_before() if options.plain_of_before else {}
     rows = []
     started = time.time()
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("measuring", total=len(wanted))
         for name, batch in wanted:
             progress.update(task, description=f"{name} at batch {batch}")
-            rows.append(measure(name, batch))
+            rows.append(measure(name, batch, before.get((name, batch))))
             bad = failures(rows[-1])
             progress.console.print(f"{name} at batch {batch}: {', '.join(bad) if bad else 'ok'}")
             progress.advance(task)
@@ -172,6 +178,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def code_for(rows: Sequence[dict[str, Any]]) -> int:
     return 3 if any(failures(row) for row in rows) else 0
+
+
+def rows_of_before() -> dict[tuple[str, int], dict[str, Any]]:
+    """The rows of the results that are there, by model and batch, but for those that failed."""
+    rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    return {(row["name"], row["batch"]): row for row in rows if "error" not in row}
 
 
 def write_among(rows: Sequence[dict[str, Any]]) -> None:
