@@ -669,3 +669,20 @@ def test_variables_that_share_their_memory_get_a_copy_each() -> None:
     State(captured).settle()
     assert compat.address_of(one.handle) != compat.address_of(other.handle)
     assert np.array_equal(one, other)
+
+
+def test_a_branch_that_is_known_before_gives_its_own_shapes() -> None:
+    """The gradient of `set_diag` makes a shape in a `cond` on how many diagonals there are: of one side, or of two."""
+    weight = tf.Variable(tf.ones([6, 6]))
+
+    @tf.function
+    def train(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            alike = tf.matmul(x @ weight, x, transpose_b=True)
+            loss = tf.reduce_sum(tf.linalg.set_diag(alike, tf.fill([tf.shape(x)[0]], -1e9)) ** 2)
+        weight.assign_sub(tape.gradient(loss, weight))
+        return loss
+
+    program = checked(capture_function(train, (tf.ones([8, 6]),), {}).program)
+    set_diag = [op for op in program.ops if op.kind == "MatrixSetDiagV3"]
+    assert {program.values[op.outputs[0]].bytes(8) for op in set_diag} == {8 * 8 * 4}

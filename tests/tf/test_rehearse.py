@@ -39,11 +39,15 @@ def until_small(x):
 def half_of_the_rows(x):
     return tf.boolean_mask(x, tf.range(tf.shape(x)[0]) % 2 == 0)
 
+def as_many_as_the_data_says(x):
+    count = tf.cast(tf.reduce_sum(0.0 * x[:, 0] + 1.0), tf.int32)
+    return tf.fill([count, 3], tf.reduce_sum(x))
+
 def back_to_python(x):
     return tf.while_loop(lambda x: tf.py_function(lambda: False, [], tf.bool), lambda x: (x,), [x])[0]
 
 answers = {}
-for compute in (tf.tanh, over_the_batch, until_small, half_of_the_rows, back_to_python):
+for compute in (tf.tanh, over_the_batch, until_small, half_of_the_rows, as_many_as_the_data_says, back_to_python):
     arguments = (tf.ones([16, 64]),)
     step = capture_function(trained(compute), arguments, {})
     asked = needs_rehearsal(step.program)
@@ -55,6 +59,9 @@ for compute in (tf.tanh, over_the_batch, until_small, half_of_the_rows, back_to_
         "notes": [[note.what, note.treatment, note.why] for note in program.notes],
         "peak": simulate(program, 16).peak,
         "times": program.times,
+        "filled": [
+            [dim.at(16) for dim in program.values[op.outputs[0]].shape] for op in program.ops if op.kind == "Fill"
+        ],
         "products": [op.name for op in program.ops if op.kind == "MatMul"],
     }
 print(json.dumps(answers))
@@ -106,3 +113,36 @@ def test_what_was_tried_out_was_timed(answers: Any) -> None:
 
 def test_no_question_stays_open(answers: Any) -> None:
     assert not any(answer["still"] for answer in answers.values())
+
+
+def test_a_shape_that_was_seen_keeps_its_sides(answers: Any) -> None:
+    """Ops that look at sides, not only at sizes, may come after."""
+    assert answers["as_many_as_the_data_says"]["asked"]
+    assert [16, 3] in answers["as_many_as_the_data_says"]["filled"]
+
+
+def test_what_no_room_was_for_is_not_guessed_where_a_budget_rests_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    from lowtide.errors import NotCapturable
+    from lowtide.tf import fit
+    from lowtide.tf.trace import capture_function
+
+    weight, rows = tf.Variable(tf.ones([4, 4])), tf.ones([8, 4])
+
+    @tf.function
+    def train(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.fill([tf.cast(tf.reduce_sum(x), tf.int32), 3], tf.reduce_sum(x @ weight)))
+        weight.assign_sub(tape.gradient(loss, weight))
+        return loss
+
+    def no_room(call: Any, arguments: Any, batch: int, tried: int) -> Any:
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM")
+
+    step = capture_function(train, (rows,), {})
+    monkeypatch.setattr("lowtide.tf.rehearse._tried", no_room)
+    monkeypatch.setattr("lowtide.tf.fit.why_not_twice", lambda program: "")
+    with pytest.raises(NotCapturable, match="depends on the data, and trying it out needs more memory than there is"):
+        fit.settled(step, [rows], 8)
+    assert weight.numpy().tolist() == tf.ones([4, 4]).numpy().tolist()

@@ -76,6 +76,12 @@ CASES = {
     "log softmax": lambda x: tf.nn.log_softmax(fresh(x), name="it"),
     "argmax": lambda x: tf.argmax(fresh(x), 0, name="it"),
     "top k": lambda x: tf.math.top_k(fresh(x), 128, name="it"),
+    "rows put into another": lambda x: tf.tensor_scatter_nd_update(fresh(x), [[3]], x[:1], name="it"),
+    "rows put beside": lambda x: (
+        lambda f: (tf.tensor_scatter_nd_add(f, [[3]], x[:1], name="it"), tf.reduce_max(f))
+    )(fresh(x)),
+    "conjugate": lambda x: tf.math.real(tf.math.conj(tf.complex(fresh(x), x[0]), name="it")),
+    "empty": lambda x: raw.Empty(shape=2 * tf.shape(x), dtype=tf.float32, init=True, name="it"),
     "logical": lambda x: tf.logical_not(fresh(x) > 0, name="it"),
     "squared difference": lambda x: tf.math.squared_difference(fresh(x), 1.0, name="it"),
     "fill": lambda x: tf.fill([tf.shape(x)[0], 512], x[0, 0], name="it"),

@@ -108,8 +108,8 @@ def _same_type(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int
 def _no_real_transpose(op: Op, given: Sequence[Value], made: Sequence[Value], batch: int) -> bool:
     """A permutation that moves only dimensions of size one moves no data."""
     order, shape = op.attrs.get("input_1"), given[0].shape
-    if not isinstance(order, tuple) or shape is None:
-        return False
+    if not isinstance(order, tuple) or shape is None or len(shape) != len(order):
+        return False  # of what was measured only the size is known
     kept = [axis for axis in order if shape[axis].at(batch) != 1]
     return kept == sorted(kept)
 
@@ -176,7 +176,7 @@ ALIGNMENT = 64
 
 
 _ELEMENTWISE = """
-Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Digamma Erf Erfc Erfinv Exp Expm1 Floor Inv Invert Lgamma Log
+Abs Acos Acosh Asin Asinh Atan Atanh Ceil Conj Cos Cosh Digamma Erf Erfc Erfinv Exp Expm1 Floor Inv Invert Lgamma Log
 Log1p LogicalNot Ndtri Neg Reciprocal Rint Round Rsqrt Sigmoid Sign Sin Sinh Sqrt Square Tan Tanh
 Relu Relu6 LeakyRelu Elu Selu Softplus Softsign ZerosLike OnesLike ClipByValue
 Softmax LogSoftmax BiasAdd BiasAddV1 MatrixBandPart _UnaryOpsComposition
@@ -193,6 +193,7 @@ Identity Reshape Squeeze ExpandDims StopGradient PreventGradient EnsureShape Che
 PlaceholderWithDefault Snapshot
 """
 _ALLOCATES = """
+Empty TensorScatterAdd TensorScatterSub TensorScatterUpdate TensorScatterMin TensorScatterMax
 All Any ArgMax ArgMin AvgPool AvgPoolGrad AvgPool3D AvgPool3DGrad BatchMatMul BatchMatMulV2 BatchMatMulV3 _MklSwish
 BatchToSpaceND BiasAddGrad Bincount DenseBincount BroadcastArgs BroadcastGradientArgs BroadcastTo Bucketize Cholesky
 Complex ComplexAbs Concat ConcatOffset ConcatV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D

@@ -261,9 +261,17 @@ def settled(step: Step, tensors: Sequence[Any], batch: int) -> Step:
     state = State(step)
     start = state.read()
     try:
-        return replace(step, program=rehearse(step, tensors, batch))
+        program = rehearse(step, tensors, batch)
     finally:
         state.write(start)
+    opened = {note.what for note in step.program.notes if note.treatment == "unknown"}
+    for note in program.notes:
+        if note.what in opened and note.treatment == "assumed":  # a budget that rests on a guess would be broken
+            raise NotCapturable(
+                f"the size of {note.what} depends on the data, and {note.why}; pad the data to one size, or give it a "
+                "larger budget"
+            )
+    return replace(step, program=program)
 
 
 def install(model: Any, step: PlannedStep) -> None:

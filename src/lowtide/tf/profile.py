@@ -22,6 +22,8 @@ class Event(NamedTuple):
     chunk: int
     address: int
     temporary: bool
+    shape: tuple[int, ...] | None = None
+    """Of the tensor that it is for, where TensorFlow says."""
 
 
 def memory_events(call: Callable[[], Any]) -> list[Event]:
@@ -58,7 +60,15 @@ def _event(name: str, fields: dict[str, Any]) -> Event:
         sign * int(fields["allocation_bytes"]),
         int(fields["addr"]),
         fields.get("region_type") == "temp",
+        _dims(str(fields.get("shape", ""))),
     )
+
+
+def _dims(text: str) -> tuple[int, ...] | None:
+    """"[2,3]" as numbers; None where it says nothing of the kind."""
+    inner = text.strip()[1:-1]
+    parts = [part.strip() for part in inner.split(",") if part.strip()]
+    return tuple(map(int, parts)) if text.startswith("[") and all(part.isdigit() for part in parts) else None
 
 
 def requested_peak(events: list[Event]) -> int:

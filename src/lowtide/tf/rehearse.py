@@ -7,6 +7,7 @@ would run the user's code.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
@@ -30,10 +31,11 @@ SMALL_BATCH = 4
 
 
 class Heard(NamedTuple):
-    """Allocations of one rehearsal: bytes of each, by op."""
+    """Allocations of one rehearsal by op: bytes of each, and the shape that it was for."""
 
     batch: int
     bytes: Mapping[str, list[int]]
+    shapes: Mapping[str, list[tuple[int, ...] | None]]
 
 
 def why_not_twice(program: Program) -> str:
@@ -79,12 +81,14 @@ def rehearse(step: Step, arguments: Sequence[Any], batch: int, choose_branches: 
     call = as_function(step, compat.functional_bodies(step.graph_def))
     few = sorted({min(batch, SMALL_BATCH // 2), min(batch, SMALL_BATCH)})
     try:
-        tries = [_tried(call, arguments, batch, rows) for rows in few]
-    except tf.errors.InvalidArgumentError:  # rows of one argument go with something else of another: ragged ones
         try:
+            tries = [_tried(call, arguments, batch, rows) for rows in few]
+        except tf.errors.InvalidArgumentError:  # rows of one argument go with something else of another: ragged ones
             tries = [_tried(call, arguments, batch, batch)]
-        except tf.errors.OpError as error:
-            return unanswered(program, f"trying it out failed ({str(error).splitlines()[0][:200]})")
+    except tf.errors.ResourceExhaustedError:
+        return unanswered(program, "trying it out needs more memory than there is")
+    except tf.errors.OpError as error:
+        return unanswered(program, f"trying it out failed ({str(error).splitlines()[0][:200]})")
     heard = [_heard(rows, seen) for rows, seen in tries]
     answered = _answered(program, heard, chosen_by_data(program) if choose_branches else frozenset())
     rows, seen = tries[-1]
@@ -99,10 +103,12 @@ def _tried(call: Any, arguments: Sequence[Any], batch: int, rows: int) -> tuple[
 
 def _heard(rows: int, seen: profile.Profile) -> Heard:
     sizes: dict[str, list[int]] = {}
+    shapes: dict[str, list[tuple[int, ...] | None]] = {}
     for event in seen.events:
         if event.requested > 0:
             sizes.setdefault(event.op, []).append(event.requested)
-    return Heard(rows, sizes)
+            shapes.setdefault(event.op, []).append(event.shape)
+    return Heard(rows, sizes, shapes)
 
 
 def _of_ops(program: Program, seconds: Mapping[str, float]) -> dict[str, float]:
@@ -157,13 +163,22 @@ def _only_arm(op: Op, functions: Sequence[Program], heard: Sequence[Heard]) -> i
 
 
 def _value(value: Value, op: Op, position: int, heard: Sequence[Heard]) -> Value:
-    """As many elements as were allocated for it, as a line in the batch; none when it took over another's buffer."""
-    counts = []
+    """The shape it was allocated with, each side a line in the batch; or as many elements, where only bytes were told.
+    None when it took over another's buffer."""
+    counts, shapes = [], []
     for one in heard:
         sizes = one.bytes.get(op.name, [])
-        size = sizes[position] if position < len(sizes) else 0
-        counts.append((one.batch, size // ITEM_BYTES[value.dtype]))
-    return Value(value.dtype, (_line(counts),))
+        elements = sizes[position] // ITEM_BYTES[value.dtype] if position < len(sizes) else 0
+        shape = one.shapes[op.name][position] if elements else None
+        counts.append((one.batch, elements))
+        shapes.append(shape if shape is not None and math.prod(shape) == elements else None)
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes) or len({len(shape) for shape in known}) != 1 or not known[0]:
+        return Value(value.dtype, (_line(counts),))
+    first, *others = (list(zip([one.batch for one in heard], side, strict=True)) for side in zip(*known, strict=True))
+    if len(heard) == 1:  # then only rows are taken to be more in a larger batch
+        return Value(value.dtype, (_line(first), *(Dim(side[0][1]) for side in others)))
+    return Value(value.dtype, tuple(map(_line, (first, *others))))
 
 
 def _trips(condition: Program, heard: Sequence[Heard]) -> Dim:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from lowtide.ops import BRANCHES, LOOPS
 from lowtide.tf import compat
 from lowtide.tf.bounds import bound
@@ -71,7 +73,17 @@ def _infer_control_flow(node: Any, given: Sequence[Known], functions: Functions,
         return _infer_body(node.attr["f"].func.name, given, functions, found)
     names = branch_names(node)
     arms = [_infer_arm(name, [_in_arm(k, arm) for k in given[1:]], functions, found) for arm, name in enumerate(names)]
-    return [_larger(outputs) for outputs in zip(*arms, strict=True)]
+    chosen = _chosen(given[0], len(arms))
+    return [_larger(outputs, chosen) for outputs in zip(*arms, strict=True)]
+
+
+def _chosen(choice: Known, arms: int) -> int | None:
+    """Which of the arms runs, where that is known before: the first of an `If` if it is true, of a `Case` by number."""
+    if choice.value is None or np.ndim(choice.value):
+        return None
+    if choice.dtype == "bool":
+        return 0 if choice.value else 1
+    return int(choice.value) if 0 <= int(choice.value) < arms else arms - 1
 
 
 def _in_arm(known: Known, arm: int) -> Known:
@@ -155,8 +167,11 @@ def _infer_body(name: str, given: Sequence[Known], functions: Functions, found: 
     return [inside.tensors[tensor] for tensor in returned]
 
 
-def _larger(outputs: Sequence[Known]) -> Known:
-    """Of what the branches return, the one with most elements: a bound, exact when they agree."""
+def _larger(outputs: Sequence[Known], chosen: int | None) -> Known:
+    """Of what the branches return, that of the one which is chosen; where nobody knows, the one with most elements: a
+    bound, exact when they agree."""
+    if chosen is not None and outputs[0].dtype != "variant":
+        return outputs[chosen]
     if outputs[0].dtype == "variant":
         held = [known for known in outputs if known.element is not None]
         return replace(held[0], arms=tuple(outputs)) if held else outputs[0]
