@@ -189,7 +189,10 @@ def test_models_called_on_many_lines_under_one_tape_are_one_step() -> None:
 def test_a_persistent_tape_that_is_kept_while_the_next_records_is_named_where_it_is_kept() -> None:
     found = diagnose(called_under_a_tape(most_steps=5, alive=1, most_alive=2))
     assert (found[0].id, found[0].source) == ("tapes-kept", at(7))
-    assert "tapes-kept" not in {f.id for f in diagnose(called_under_a_tape(most_steps=5, alive=1, most_alive=1))}
+    one = {"most_steps": 5, "alive": 1, "most_alive": 1}
+    assert "tapes-kept" not in {f.id for f in diagnose(called_under_a_tape(**one, gradients=40))}, "asked twice each"
+    once = diagnose(called_under_a_tape(**one))
+    assert (once[0].id, once[0].source) == ("tapes-kept", at(2)), "asked once, it need not be persistent"
 
 
 def test_an_optimizer_that_comes_with_a_new_model_is_not_made_again() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from lowtide.diagnose import ADVICE, PROBLEM, diagnose
 from lowtide.program import Source
 from lowtide.record import Made, Recording
-from tests.diagnose.examples import MIB, at, census, detail, held, recording, site, traces
+from tests.diagnose.examples import MIB, at, census, detail, given, held, recording, site, traces
 
 
 def first(run: Recording) -> tuple[str, Source | None]:
@@ -117,3 +117,32 @@ def test_a_model_that_is_called_as_often_as_it_trains_is_not_called_on_everythin
     trained = tuple(step._replace(kind="gradient", source=at(3)) for step in run.steps)
     assert "called-on-everything" not in {f.id for f in diagnose(replace(run, steps=(*run.steps, *trained)))}
     assert "called-on-everything" in {f.id for f in diagnose(replace(run, steps=(*run.steps, trained[0])))}
+
+
+def test_data_that_a_function_returns_straight_to_fit_is_made_there() -> None:
+    code = "def encode(codes):\n    return to_categorical(codes)\nother = load()\nmodel.fit(encode(codes), other)\n"
+    data = (given("fit", 100, "float64", line=4),)
+    assert first(recording(code, kind="fit", line=4, data=data)) == ("float64-data", at(2))
+
+
+def test_a_table_is_made_dense_by_the_penalty_on_it() -> None:
+    code = "rows = tf.gather(table, ids)\npenalty = tf.nn.l2_loss(table)\ntape.gradient(penalty, table)\n"
+    table = (site("table", 9, "Variable"), "parameters", 50, 0, None, "[50000,256]")
+    summed = (site("UnsortedSegmentSum", 1), "temporaries", 80, 10, 80, "[50000,256]")
+    run = recording(code, line=3, details=(detail([table, summed]),))
+    assert first(run) == ("dense-gradient", at(2))
+    without = replace(run, sources={file: text.replace("l2_loss", "relu") for file, text in run.sources.items()})
+    assert first(without) == ("dense-gradient", at(1))
+
+
+def test_averages_of_weights_are_where_they_are_asked_for() -> None:
+    code = "opt = SGD(0.1, use_ema=True)\nopt.apply(g)\n"
+    parts = [
+        (site("w", 1, "Variable"), "parameters", 150, 0, None, "(9, 9)"),
+        (site("sgd/w_average", 2, "Variable"), "optimizer state", 150, 0, None, "(9, 9)"),
+    ]
+    made = (Made("optimizer", "SGD", at(1), 1),)
+    found = diagnose(recording(code, kind="update", line=2, details=(detail(parts),), made=made))[0]
+    assert (found.id, found.severity, found.source) == ("optimizer-state", ADVICE, at(1))
+    plain = recording(code.replace("True", "False"), kind="update", line=2, details=(detail(parts),), made=made)
+    assert "optimizer-state" not in {f.id for f in diagnose(plain)}

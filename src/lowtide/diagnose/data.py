@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import is_worth, last_census, likeliest, line_that_keeps
-from lowtide.diagnose.origins import multiplied_for, returned_by, widened_for
+from lowtide.diagnose.origins import multiplied_for, returned_by, returned_to, widened_for
 from lowtide.diagnose.syntax import names_passed
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -118,8 +118,11 @@ def _once(found: Iterator[Data]) -> list[Data]:
 
 
 def _made_at(recording: Recording, given: Data) -> Source | None:
-    """The line that made what a call was given: the assignment of the name among its arguments; else the call."""
+    """The line that made what a call was given: the function that its first argument comes from, the
+    assignment of the name among its arguments; else the call."""
     code = read_code(recording)
+    if given.source is not None and (inside := returned_to(code, given.source)) is not None:
+        return inside
     form = f"{given.dtype} {given.shape}"
     held = [r for r in recording.census if r.kind == "array" and r.example == form and r.holder]
     names = [name for row in held for name in row.holder.partition(" (")[0].split(".")[-1:]]

@@ -67,6 +67,18 @@ def returned_by(code: Code, line: Source, name: str) -> Source:
     return max(inside, key=lambda at: at.line, default=line)
 
 
+def returned_to(code: Code, line: Source) -> Source | None:
+    """Where the function makes it whose result the statement passes on at once, first of all: `fit(load(path))`."""
+    file = code.file(line.file)
+    for call in calls_in(code.statement(line)):
+        first = call.args[0] if call.args else None
+        function = file.function_named(last_name(first.func)) if file and isinstance(first, ast.Call) else None
+        returns = _returns(file, function) if file is not None and function is not None else []
+        if file is not None and len(returns) == 1 and isinstance(returns[0].value, ast.Call):
+            return Source(file.name, returns[0].lineno)
+    return None
+
+
 def puts_inside(code: Code, name: str) -> list[Source]:
     """Lines that fill what a function gives `name`: `report = train()`, where `train` appends and returns the list."""
     found = []

@@ -80,9 +80,10 @@ def _gathered_at(recording: Recording, detail: Detail, shape: str) -> Source | N
         detail.sites[a.site] for a in detail.allocations
         if a.category == "parameters" and _plain(a.shape) == _plain(shape)
     ]  # fmt: skip
+    penalty = likeliest(code, [line for line, _ in code.calls("l2_loss")])
     layer = next((site.source for site in tables if site.layer and site.source), None)
-    if layer is not None:
-        return layer
+    if penalty is not None or layer is not None:
+        return penalty or layer
     summed = [detail.sites[a.site].source for a in detail.allocations if _kind(detail, a) == "UnsortedSegmentSum"]
     known = [line for line in summed if line is not None]
     made = [line for line in known if any(word in code.text(line) for word in _DENSE)]
@@ -256,6 +257,14 @@ def optimizer_state(recording: Recording) -> Iterator[Finding]:
         )  # fmt: skip
         return
     beside = _made_by_update(detail)
+    averaged = _averaged_at(recording) if slots > 0.8 * weights else None
+    if averaged is not None and is_worth(recording, slots + beside, 2 * NOTABLE):
+        yield Finding(
+            "optimizer-state", ADVICE, f"{format_size(slots)} of optimizer slots, {format_size(weights)} of them "
+            "averages of the weights", slots + beside, averaged, read_code(recording).text(averaged),
+            "leave `use_ema` out unless the averages are used: one copy of the weights less", None, "", weights,
+        )  # fmt: skip
+        return
     if slots > 1.5 * weights and is_worth(recording, slots + beside, LARGE_PART):
         source = next((m.source for m in recording.made if m.kind == "optimizer"), None)
         more = f", and {format_size(beside)} that its update makes beside them" if beside else ""
@@ -266,6 +275,16 @@ def optimizer_state(recording: Recording) -> Iterator[Finding]:
             "an optimizer with one slot a weight (RMSprop, Lion, SGD with momentum) has half; plain SGD has none",
             None, "", slots // 2,
         )  # fmt: skip
+
+
+def _averaged_at(recording: Recording) -> Source | None:
+    """The line that has an optimizer keep averages of the weights."""
+    code = read_code(recording)
+    for file in code.files():
+        for call in (node for node in file.nodes() if isinstance(node, ast.Call)):
+            if any(keyword.arg == "use_ema" and file.number(keyword.value) for keyword in call.keywords):
+                return Source(file.name, call.lineno)
+    return None
 
 
 def _loaded_to_infer(recording: Recording) -> Source | None:

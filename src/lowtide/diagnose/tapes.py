@@ -33,6 +33,24 @@ def kept(recording: Recording) -> Iterator[Finding]:
                 yield _kept(recording, tape, size)
         elif tape.persistent and tape.alive and tape.most_alive > tape.alive:
             yield from _kept_until_the_next(recording, tape)
+        elif tape.persistent and tape.alive and tape.gradients == tape.made:
+            yield from _persistent_for_one(recording, tape)
+
+
+def _persistent_for_one(recording: Recording, tape: Tape) -> Iterator[Finding]:
+    """A persistent tape that is asked once, and lives on, as any name does, until the next takes its name."""
+    size = _held_by_nobody(recording)
+    if is_worth(recording, size):
+        yield Finding(
+            "tapes-kept", PROBLEM, "a persistent tape is asked for one gradient only, and stays with what it saw",
+            size, tape.source, read_code(recording).text(tape.source),
+            "leave `persistent=True` out: the tape then lets everything go as it is asked; or `del` it", None, "", size,
+        )  # fmt: skip
+
+
+def _held_by_nobody(recording: Recording) -> int:
+    """Bytes of tensors that no name holds: a tape is C++ inside, and its references do not show."""
+    return sum(row.bytes for row in last_census(recording) if row.kind == "tensor" and not row.holder)
 
 
 def _kept_until_the_next(recording: Recording, tape: Tape) -> Iterator[Finding]:
@@ -40,7 +58,7 @@ def _kept_until_the_next(recording: Recording, tape: Tape) -> Iterator[Finding]:
     code = read_code(recording)
     name = code.bound_by_with(tape.source) if tape.source else ""
     source = likeliest(code, code.keeps(name)) if name else None
-    size = sum(row.bytes for row in last_census(recording) if row.kind == "tensor" and not row.holder)
+    size = _held_by_nobody(recording)
     if source is not None and is_worth(recording, size):
         yield Finding(
             "tapes-kept", PROBLEM, "a persistent tape is kept, with what it saw, until the next one has been recorded",
