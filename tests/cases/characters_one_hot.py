@@ -31,7 +31,7 @@ def build():
         first = [keras.Input((LENGTH, CHARS)), keras.layers.Dense(16, use_bias=False)]
     else:
         first = [keras.Input((LENGTH,), dtype="int32"), keras.layers.Embedding(CHARS, 16)]
-    model = keras.Sequential(first + [keras.layers.Flatten(), keras.layers.Dense(CHARS, activation="softmax")])
+    model = keras.Sequential([*first, keras.layers.Flatten(), keras.layers.Dense(CHARS, activation="softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy")
     return model
 
