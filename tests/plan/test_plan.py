@@ -97,3 +97,37 @@ def test_a_copy_is_read_by_what_follows_it_and_the_original_by_what_came_before(
     assert again.ops[2].inputs == (1,)
     assert copy in again.ops[4].inputs
     verify(again)
+
+
+def looping(*after_the_loop: Op) -> tuple[Program, list[int]]:
+    """A loop that reads a variable in each trip, what comes after it, and the order that this stands in."""
+    small, handle = Value("int32", ()), Value("resource", ())
+    read = (Op("i", "_Arg", (), (0,)), Op("w", "_Arg", (), (1,)), Op("read", "ReadVariableOp", (1,), (2,)))
+    body = Program(read, (small, handle, WIDE), inputs=(0, 1), outputs=(0, 1))
+    ops = [Op("i", "Const", (), (0,)), Op("w", "Placeholder", (), (1,)), Op("given", "Placeholder", (), (4,))]
+    ops += [Op("loop", "While", (0, 1), (2, 3), bodies=(0, 0), trips=Dim(3)), *after_the_loop]
+    values = (small, handle, small, handle, WIDE, WIDE)
+    kept = tuple(range(4, len(ops)))
+    program = Program(tuple(ops), values, inputs=(1, 4), outputs=(2,), keep=kept, functions=(body,), batch=4)
+    return program, list(range(len(ops)))
+
+
+def may_run_again(*after_the_loop: Op) -> bool:
+    program, order = looping(*after_the_loop)
+    return problem_of(program, 4, order).nodes[3].recomputable
+
+
+ASSIGN = Op("assign", "AssignVariableOp", (1, 4), (), phase="update")
+
+
+def test_a_loop_that_reads_a_variable_may_run_again_until_the_variable_changes() -> None:
+    assert may_run_again()
+    assert may_run_again(ASSIGN)
+    program, order = looping(ASSIGN)
+    assert problem_of(program, 4, order).nodes[4].ends == (1,), "nobody may read the variable after that"
+
+
+def test_one_whose_variable_is_read_after_it_changed_may_not() -> None:
+    """Then the change ends nothing: the loop would read what it was not meant to."""
+    assert not may_run_again(ASSIGN, Op("read", "ReadVariableOp", (1,), (5,)))
+    assert not may_run_again(ASSIGN, ASSIGN)

@@ -1,7 +1,8 @@
 """Program -> Problem and back: a step as the planner's game, and a schedule as a Program with copies.
 
 What the game leaves out, and the simulator puts back: the allocator's rounding, and the insides of loops, which count
-as one node with the bytes they were simulated to need.
+as one node with the bytes they were simulated to need. A loop of pure ops is pure: it may run again, with all the lists
+that it leaves for its gradient, as long as no variable that it reads has been changed.
 """
 
 from __future__ import annotations
@@ -9,19 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from lowtide.ops import ANY_INPUT, UNKNOWN, Act, Rule, rule_at
+from lowtide.ops import ANY_INPUT, LOOPS, UNKNOWN, Act, Rule, rule_at, rule_of
 from lowtide.plan.costs import op_seconds
 from lowtide.plan.problem import Node, Problem, Schedule, Value
 from lowtide.program import Op, Program
 from lowtide.simulate.insides import op_needs
 
 _GIVEN = frozenset({Act.SOURCE, Act.READ})
-_OPAQUE = frozenset(
-    {Act.CONTROL_FLOW, Act.LIST_NEW, Act.LIST_ZEROS, Act.LIST_ADD, Act.LIST_SPLIT, Act.LIST_PUT, Act.LIST_POP,
-     Act.LIST_GET}
-)  # fmt: skip
-"""Acts whose outputs hold other tensors: executed once, with the bytes the simulator found."""
-
 COPY = "lowtide_again"
 """Scope of the names of recomputed ops."""
 
@@ -37,24 +32,45 @@ def problem_of(program: Program, batch: int, order: Sequence[int], costs: Costs 
     seconds = costs(program, batch)
     needs = op_needs(program, batch, order)
     values = _values(program, batch, rules, needs.held)
-    ends = _ended_reads(program, rules, order)
+    pure = [_is_pure(program, op, rule) for op, rule in zip(program.ops, rules, strict=True)]
+    ends = _ended_reads(program, rules, pure, order)
     nodes = []
+    may_be_read = _only_changed_at_the_end(program, rules, pure, ends)
     for index in order:
-        op, rule = program.ops[index], rules[index]
-        opaque = rule.act in _OPAQUE
+        op = program.ops[index]
         nodes.append(
             Node(
                 cost=seconds[index],
                 inputs=op.inputs,
                 outputs=op.outputs,
                 scratch=needs.scratch.get(index, 0),
-                recomputable=rule.recomputable and not opaque,
+                recomputable=pure[index] and all(handle in may_be_read for handle in _handles(program, op)),
                 after=tuple(position[before] for before in op.after),
                 ends=ends.get(index, ()),
             )
         )
     labels = tuple(f"{program.ops[i].kind} {program.ops[i].name}" for i in order)
     return Problem(tuple(nodes), values, program.name, labels)
+
+
+def _is_pure(program: Program, op: Op, rule: Rule) -> bool:
+    """Whether it computes the same again from the same; a loop may read variables, which it then has to do in time."""
+    if op.kind not in LOOPS:
+        return rule.recomputable and rule.act is not Act.CONTROL_FLOW
+    bodies = [program.functions[body] for body in op.bodies]
+    return all(
+        part.kind in _HARMLESS or _is_pure(body, part, rule_of(part.kind) or UNKNOWN)
+        for body in bodies
+        for part in body.ops
+    )
+
+
+_HARMLESS = frozenset({"Const", "Placeholder", "_Arg", "NoOp", "ReadVariableOp"})
+"""In a loop: they are there from the start, do nothing, or read a variable that the loop is given."""
+
+
+def _handles(program: Program, op: Op) -> list[int]:
+    return [value for value in op.inputs if program.values[value].dtype == "resource"]
 
 
 def _values(
@@ -80,8 +96,22 @@ def _values(
     return tuple(values)
 
 
-def _ended_reads(program: Program, rules: Sequence[Rule], order: Sequence[int]) -> dict[int, tuple[int, ...]]:
+def _only_changed_at_the_end(
+    program: Program, rules: Sequence[Rule], pure: Sequence[bool], ends: dict[int, tuple[int, ...]]
+) -> set[int]:
+    """Variables that a loop may read again: whoever changes one ends its reading."""
+    handles = {handle for op in program.ops for handle in _handles(program, op)}
+    for index, op in enumerate(program.ops):
+        if rules[index].act is not Act.READ and not pure[index]:
+            handles -= {handle for handle in _handles(program, op) if handle not in ends.get(index, ())}
+    return handles
+
+
+def _ended_reads(
+    program: Program, rules: Sequence[Rule], pure: Sequence[bool], order: Sequence[int]
+) -> dict[int, tuple[int, ...]]:
     """For each op that changes a variable, what was read from it before: reading that later would keep a second copy.
+    Where a loop that may run again reads the variable, that is the variable itself.
 
     Where the given order itself reads later, the second copy is there anyway, and nothing is ended.
     """
@@ -95,6 +125,9 @@ def _ended_reads(program: Program, rules: Sequence[Rule], order: Sequence[int]) 
         if rule.act is Act.READ:
             op = program.ops[index]
             reads.setdefault(op.inputs[0], []).append((index, op.outputs[0]))
+        elif pure[index]:
+            for handle in _handles(program, program.ops[index]):
+                reads.setdefault(handle, []).append((index, handle))
     ended: dict[int, tuple[int, ...]] = {}
     for index, rule in enumerate(rules):
         if rule.act in (Act.ASSIGN, Act.UPDATE):
