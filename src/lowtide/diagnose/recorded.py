@@ -22,9 +22,11 @@ def records_unused(recording: Recording) -> Iterator[Finding]:
     """What a tape keeps and no gradient needs: for variables that get none, or ops that the target does not need."""
     for tape in recording.tapes:
         details = list(_details_of(recording, tape))
-        let_go = max((_let_go_unused(d, line) for d, line in details), default=0)
+        beside = not_differentiated(recording, tape)
+        modes = ("eager", "graph") if beside else ("eager",)  # a tf.function that is differentiated keeps what it must
+        let_go = max((_let_go_unused(d, line, modes) for d, line in details), default=0)
         watches_more = tape.watches_variables and tape.watched > tape.used > 0
-        size = round(max((_forward(d, line) for d, line in details), default=0))
+        size = round(max((_forward(d, line, modes) for d, line in details), default=0))
         unused = round(size * (1 - tape.used / tape.watched)) if watches_more else 0
         if unused >= let_go or let_go < MOSTLY_UNUSED * size:
             title = f"the tape watches {tape.watched} variables and is asked for the gradients of {tape.used}"
@@ -32,7 +34,7 @@ def records_unused(recording: Recording) -> Iterator[Finding]:
             title = f"the tape records {format_size(let_go)} that the gradient does not need"
             size = unused = let_go
         if tape.gradients and is_worth(recording, unused, NOTABLE):
-            source = not_differentiated(recording, tape) or tape.source
+            source = beside or tape.source
             yield Finding(
                 "tape-records-unused", PROBLEM, title, size, source, read_code(recording).text(source),
                 "compute what is not differentiated outside the tape, or open it with watch_accessed_variables=False "
@@ -111,7 +113,7 @@ def _begins_back(detail: Detail, line: Source) -> int:
     return min((a.start for a in on_line if a.start > forward), default=0)
 
 
-def _let_go_unused(detail: Detail, line: Source) -> int:
+def _let_go_unused(detail: Detail, line: Source, modes: Sequence[str]) -> int:
     """Bytes freed between the last op forward and the first one back: a tape drops what it need not go through.
 
     TensorFlow's tape does this when `gradient` is called, before anything else.
@@ -121,12 +123,14 @@ def _let_go_unused(detail: Detail, line: Source) -> int:
         return 0
     last = max((a.start for a in detail.allocations if 0 < a.start < back), default=0)
     dropped = [
-        a for a in detail.allocations if a.start and a.stop is not None and last < a.stop <= back and not a.temporary
-    ]
+        a for a in detail.allocations
+        if a.start and a.stop is not None and last < a.stop <= back and not a.temporary
+        and detail.sites[a.site].mode in modes
+    ]  # fmt: skip
     return sum(a.chunk_bytes for a in dropped)
 
 
-def _forward(detail: Detail, line: Source) -> int:
+def _forward(detail: Detail, line: Source, modes: Sequence[str]) -> int:
     """What was made before going backward and was kept for it."""
     begun = _begins_back(detail, line)
     if not begun:
@@ -134,7 +138,7 @@ def _forward(detail: Detail, line: Source) -> int:
     kept_for_it = [
         a for a in detail.allocations
         if a.start < begun and a.stop is not None and a.stop > begun
-        and (a.start or detail.sites[a.site].mode == "eager")
+        and detail.sites[a.site].mode in (modes if a.start else ("eager",))
     ]  # fmt: skip
     return sum(a.chunk_bytes for a in kept_for_it)
 

@@ -198,7 +198,19 @@ def _loop_line(recording: Recording, detail: Detail, stacked: Sequence[Allocatio
     file = read_code(recording).file(line.file)
     loops = file.loops_around(line.line) if file else []
     inner = [loop for loop in loops if isinstance(loop, ast.For | ast.While)]
-    return Source(line.file, inner[-1].lineno) if inner else line
+    return Source(line.file, inner[-1].lineno) if inner else _goes_round_at(read_code(recording), line) or line
+
+
+_GO_ROUND = ("scan", "while_loop", "foldl", "foldr", "map_fn")
+
+
+def _goes_round_at(code: Code, line: Source) -> Source | None:
+    """The line that hands a loop the function which a line is in."""
+    for at, call in code.calls(*_GO_ROUND):
+        spans = [lines_given(code, at, given) for given in (*call.args, *(k.value for k in call.keywords))]
+        if at.file == line.file and any(span is not None and line.line in span for span in spans):
+            return at
+    return None
 
 
 def sizes_in(shape: str) -> tuple[str, ...]:

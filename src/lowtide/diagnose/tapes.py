@@ -31,16 +31,14 @@ def kept(recording: Recording) -> Iterator[Finding]:
             size = max(_held_by_tapes(recording), _rise(recording))
             if is_worth(recording, size):
                 yield _kept(recording, tape, size)
-        elif tape.persistent and tape.alive and tape.most_alive > tape.alive:
-            yield from _kept_until_the_next(recording, tape)
-        elif tape.persistent and tape.alive and tape.gradients == tape.made:
-            yield from _persistent_for_one(recording, tape)
+        elif tape.persistent and tape.alive:
+            yield from list(_kept_until_the_next(recording, tape)) or _persistent_for_one(recording, tape)
 
 
 def _persistent_for_one(recording: Recording, tape: Tape) -> Iterator[Finding]:
     """A persistent tape that is asked once, and lives on, as any name does, until the next takes its name."""
     size = _held_by_nobody(recording)
-    if is_worth(recording, size):
+    if tape.gradients == tape.made and is_worth(recording, size):
         yield Finding(
             "tapes-kept", PROBLEM, "a persistent tape is asked for one gradient only, and stays with what it saw",
             size, tape.source, read_code(recording).text(tape.source),
