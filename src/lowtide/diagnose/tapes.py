@@ -31,7 +31,7 @@ def kept(recording: Recording) -> Iterator[Finding]:
             size = max(_held_by_tapes(recording), _rise(recording))
             if is_worth(recording, size):
                 yield _kept(recording, tape, size)
-        elif tape.persistent and tape.alive:
+        elif tape.persistent and tape.alive and tape.made > 1:
             yield from list(_kept_until_the_next(recording, tape)) or _persistent_for_one(recording, tape)
 
 
