@@ -49,7 +49,10 @@ def test_growth_beside_the_training_is_named_by_its_own_steps() -> None:
     code = "count = len(list(batches))\nmodel.fit(batches)\n"
     run = recording(code, kind="fit", line=2)
     taken = [s._replace(kind="next", source=at(1), device_bytes=(50 + 9 * i) * MIB) for i, s in enumerate(run.steps)]
-    assert first(replace(run, steps=(*taken, *run.steps))) == ("device-growth", at(1))
+    later = [s._replace(start=s.start + 100, stop=s.stop + 100) for s in run.steps]
+    assert first(replace(run, steps=(*taken, *later))) == ("device-growth", at(1))
+    among = diagnose(replace(run, steps=(*taken, *run.steps)))
+    assert at(1) not in [f.source for f in among if f.id == "device-growth"], "they see what the training leaves"
 
 
 LOOP = """\

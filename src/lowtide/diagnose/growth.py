@@ -217,10 +217,14 @@ def _traced(recording: Recording) -> Source | None:
 
 
 def _rises_beside(recording: Recording) -> Source | None:
-    """The line of steps of another kind than the run's own, between which the device's memory rises by most of it."""
+    """The line of steps of another kind, before the run's own begin or after they end, between which the device's
+    memory rises by most of it. Those in between see every rise, whoever's it is."""
+    own = [step for _, step in main_steps(recording)]
+    begun, over = (own[0].start, own[-1].stop) if own else (0.0, 0.0)
     sizes: dict[Source, list[int]] = {}
     for step in recording.steps:
-        if step.source is not None and step.device_bytes is not None and step.kind != main_kind(recording):
+        outside = step.kind != main_kind(recording) and (step.stop <= begun or step.start >= over)
+        if outside and step.source is not None and step.device_bytes is not None:
             sizes.setdefault(step.source, []).append(step.device_bytes)
     rises = {source: values[-1] - values[0] for source, values in sizes.items() if len(values) >= FEWEST}
     source, most = max(rises.items(), key=lambda pair: pair[1], default=(None, 0))
