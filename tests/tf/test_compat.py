@@ -450,8 +450,10 @@ def test_memory_events(allocator_facts: Any) -> None:
     allocations = [event for event in allocator_facts["events"] if event[1] > 0]
     assert [(op, requested) for op, requested, *_ in allocations if requested >= result] == [("MatMul", result)]
     assert all(chunk >= requested for _, requested, chunk, *_ in allocations)
-    freed = {address for _, requested, _, address, _ in allocator_facts["events"] if requested < 0}
-    assert next(address for _, requested, _, address, _ in allocations if requested == result) in freed
+    freed = {address for _, requested, _, address, *_ in allocator_facts["events"] if requested < 0}
+    product = next(event for event in allocations if event[1] == result)
+    assert product[3] in freed
+    assert product[5] == [256, 256], "the shape of the tensor that it is for"
     assert allocator_facts["counts"]
 
 
