@@ -1,13 +1,13 @@
 """`make bench-predict`: every model of the zoo predicted, then really run on TensorFlow's allocator, and compared.
 
-    python -m benchmarks.predict [--only NAME ... [--merge]] [--quick] [--all] [--plain-of-before]
+    python -m benchmarks.predict [--parts fixed plain growth] [--only NAME ...] [--quick] [--all]
 
-Prints a table as it goes and writes benchmarks/results/predict.json. Each model is run in processes of its own, one at
-a time: once in Lowtide's fixed order, and five times plainly, since the habits of a plain run differ from process to
-process more than its steps do; a run's peak is the largest of five steps after two. Then the simulator's own time is
-measured on Programs of growing size. About 45 minutes; `--quick` takes five. Plain TensorFlow's peaks do not depend on
-Lowtide: `--plain-of-before` takes them from the results that are there, where those are of the same versions, and needs
-a quarter of the time.
+`fixed`: each model predicted, and run in Lowtide's fixed order. `plain`: each run five times as TensorFlow runs it, in
+processes of their own, one at a time, since the habits of a plain run differ from process to process more than its
+steps do; a run's peak is the largest of thirty steps after two. It needs a quiet machine. `growth`: the simulator's own
+time on Programs of growing size. Prints a table and writes benchmarks/results/predict.json, beside the parts and models
+that are there and are of the same versions. About 75 minutes, an hour of it for `plain`, which does not depend on
+Lowtide; `--quick` takes ten.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from lowtide.units import format_size
 
 RESULTS = Path(__file__).parent / "results" / "predict.json"
 REQUESTED_WITHIN, CHUNKS_WITHIN, RANGE_WITHIN, SECONDS_WITHIN = 0.005, 0.02, 0.15, 2.0
+PARTS = ("fixed", "plain", "growth")
 PLAIN_RUNS = 5
 QUICK = frozenset({"cnn", "unet", "lstm", "gpt", "gan", "custom-keras", "mlp"})
 SLOW_TO_TRACE = frozenset({"nasnetmobile", "inceptionv3", "xception", "convnexttiny", "efficientnetb0"})
@@ -52,27 +52,47 @@ def usual(listed: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     return [(n, b) for n, b in listed if largest[n] == b and n not in SLOW_TO_TRACE]
 
 
-def measure(name: str, batch: int, before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """One row: errors of the fixed order, and the plain range against the peaks of five runs, or of those of before."""
-    fixed = run_child("benchmarks.predict_child", name, str(batch), "fixed")
-    known = before is not None and before.get("versions") == fixed.get("versions")
-    runs = 0 if known else PLAIN_RUNS
-    plain = [run_child("benchmarks.predict_child", name, str(batch), "plain") for _ in range(runs)]
-    if errors := [answer["error"] for answer in (fixed, *plain) if "error" in answer]:
+def fixed(name: str, batch: int) -> dict[str, Any]:
+    return run_child("benchmarks.predict_child", name, str(batch), "fixed")
+
+
+def plain(name: str, batch: int) -> dict[str, Any]:
+    runs = [run_child("benchmarks.predict_child", name, str(batch), "plain") for _ in range(PLAIN_RUNS)]
+    if errors := [answer["error"] for answer in runs if "error" in answer]:
+        return {"error": errors[0]}
+    return {"peaks_bytes": sorted(max(answer["peaks_bytes"]) for answer in runs), "versions": runs[0]["versions"]}
+
+
+MEASURE: dict[str, Callable[[str, int], dict[str, Any]]] = {"fixed": fixed, "plain": plain}
+
+
+def row_of(name: str, batch: int, parts: Sequence[str], before: dict[str, Any]) -> dict[str, Any]:
+    """One row: what is measured now in place of what is known from before, if that is of the same versions."""
+    found = [MEASURE[part](name, batch) for part in parts]
+    if errors := [answer["error"] for answer in found if "error" in answer]:
         return {"name": name, "batch": batch, "error": errors[0]}
-    peaks = before["peaks_bytes"] if known and before else sorted(max(answer["peaks_bytes"]) for answer in plain)
-    resident = fixed["measured_resident_bytes"]
-    predicted = fixed["predicted_requested_step_bytes"] + resident
-    measured = fixed["measured_requested_step_bytes"] + resident
+    versions = found[0]["versions"]
+    row = before if before.get("versions") == versions else {}
+    for answer in found:
+        row = {**row, **answer}
+    if not {"peaks_bytes", "measured_peak_bytes"} <= row.keys():
+        missing = "plain" if "peaks_bytes" not in row else "fixed"
+        return {**row, "name": name, "batch": batch, "error": f"--parts {missing} was not run with these versions"}
+    return {**row, **compared(row)}
+
+
+def compared(row: dict[str, Any]) -> dict[str, Any]:
+    """Errors of the fixed order, and the plain range against the peaks of five runs."""
+    peaks, resident = row["peaks_bytes"], row["measured_resident_bytes"]
+    predicted = row["predicted_requested_step_bytes"] + resident
+    measured = row["measured_requested_step_bytes"] + resident
     return {
-        **fixed,
-        "peaks_bytes": peaks,
         "runs_differ_by": peaks[-1] / peaks[0] - 1,
         "requested_error": predicted / measured - 1,
-        "step_error": fixed["predicted_requested_step_bytes"] / fixed["measured_requested_step_bytes"] - 1,
-        "chunk_error": fixed["predicted_peak_bytes"] / fixed["measured_peak_bytes"] - 1,
-        "range_width": fixed["high_bytes"] / fixed["low_bytes"] - 1,
-        "inside": fixed["low_bytes"] <= peaks[-1] <= fixed["high_bytes"],
+        "step_error": row["predicted_requested_step_bytes"] / row["measured_requested_step_bytes"] - 1,
+        "chunk_error": row["predicted_peak_bytes"] / row["measured_peak_bytes"] - 1,
+        "range_width": row["high_bytes"] / row["low_bytes"] - 1,
+        "inside": row["low_bytes"] <= peaks[-1] <= row["high_bytes"],
     }
 
 
@@ -112,8 +132,10 @@ def show(rows: Sequence[dict[str, Any]], console: Console) -> None:
     console.print(table)
 
 
-def summary(rows: Sequence[dict[str, Any]], curve: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     good = [row for row in rows if "error" not in row]
+    if not good:
+        return {"pairs": len(rows), "failed_to_run": len(rows)}
     return {
         "pairs": len(rows),
         "failed_to_run": len(rows) - len(good),
@@ -128,71 +150,59 @@ def summary(rows: Sequence[dict[str, Any]], curve: Sequence[dict[str, Any]]) -> 
         "under_estimates_above_a_thousandth": sum(r["chunk_error"] < -1e-3 for r in good),
         "under_estimates_above_two_percent": sum(r["chunk_error"] < -CHUNKS_WITHIN for r in good),
         "resnet50_own_seconds": next((r["own_seconds"] for r in good if r["name"] == "resnet50"), None),
-        "growth": list(curve),
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.predict", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; results are not written")
-    parser.add_argument("--merge", action="store_true", help="with --only: write them among the results of before")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="of the benchmark (default: all)")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these models only; the others' results stay")
     parser.add_argument("--quick", action="store_true", help="a few models only; results are not written")
     parser.add_argument("--all", action="store_true", help="every batch, and the models that take minutes to trace")
-    parser.add_argument("--plain-of-before", action="store_true", help="plain runs as the results of before have them")
     options = parser.parse_args(arguments)
-    if options.merge and not (options.only and RESULTS.exists()):
-        parser.error("--merge needs --only and results of before")
     console = Console(width=130)
     wanted = entries() if options.all else usual(entries())
     if options.only or options.quick:
         wanted = [(n, b) for n, b in wanted if n in (options.only or QUICK)]
-    before = rows_of_before() if options.plain_of_before else {}
+    document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"rows": [], "growth": []}
+    if "growth" in options.parts:
+        document["growth"] = growth_curve()
+        for point in document["growth"]:
+            words = f"{point['ops']:>7,} ops: {point['seconds']:.2f} s, {point['microseconds_per_op']:.0f} us an op"
+            console.print(words, highlight=False)
     rows = []
-    started = time.time()
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("measuring", total=len(wanted))
-        for name, batch in wanted:
-            progress.update(task, description=f"{name} at batch {batch}")
-            rows.append(measure(name, batch, before.get((name, batch))))
-            bad = failures(rows[-1])
-            progress.console.print(f"{name} at batch {batch}: {', '.join(bad) if bad else 'ok'}")
-            progress.advance(task)
+    for row in measured(wanted, [part for part in options.parts if part in MEASURE], document["rows"], console):
+        rows.append(row)
+        if not options.quick:
+            write(document, [row])
     show(rows, console)
-    if options.merge:
-        write_among(rows)
-    if options.only:
-        return code_for(rows)
-    curve = growth_curve()
-    for point in curve:
-        console.print(f"{point['ops']:>7,} ops: {point['seconds']:.2f} s, {point['microseconds_per_op']:.0f} us an op")
-    totals = summary(rows, curve)
-    console.print({key: value for key, value in totals.items() if key != "growth"})
-    if not options.quick:
-        RESULTS.parent.mkdir(exist_ok=True)
-        versions = {"python": platform.python_version(), **(rows[0].get("versions") or {})}
-        document = {"seconds": round(time.time() - started), "versions": versions, "summary": totals, "rows": rows}
-        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
-        console.print(f"written to {RESULTS.relative_to(Path.cwd())}" if RESULTS.is_relative_to(Path.cwd()) else "")
-    return code_for(rows)
-
-
-def code_for(rows: Sequence[dict[str, Any]]) -> int:
+    console.print(summary(rows))
     return 3 if any(failures(row) for row in rows) else 0
 
 
-def rows_of_before() -> dict[tuple[str, int], dict[str, Any]]:
-    """The rows of the results that are there, by model and batch, but for those that failed."""
-    rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
-    return {(row["name"], row["batch"]): row for row in rows if "error" not in row}
+def measured(
+    wanted: Sequence[tuple[str, int]], parts: Sequence[str], rows: Sequence[dict[str, Any]], console: Console
+) -> Iterator[dict[str, Any]]:
+    before = {(row["name"], row["batch"]): row for row in rows if "error" not in row}
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("measuring", total=len(wanted))
+        for name, batch in wanted if parts else ():
+            progress.update(task, description=f"{name} at batch {batch}")
+            row = row_of(name, batch, parts, before.get((name, batch), {}))
+            progress.console.print(f"{name} at batch {batch}: {', '.join(failures(row)) or 'ok'}")
+            progress.advance(task)
+            yield row
 
 
-def write_among(rows: Sequence[dict[str, Any]]) -> None:
+def write(document: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
     """These results in place of those of before, and all totals anew."""
-    document = json.loads(RESULTS.read_text())
     new = {(row["name"], row["batch"]): row for row in rows}
     kept = [new.pop((row["name"], row["batch"]), row) for row in document["rows"]]
     document["rows"] = [*kept, *new.values()]
-    document["summary"] = summary(document["rows"], document["summary"]["growth"])
+    document["summary"] = summary(document["rows"])
+    versions: dict[str, str] = next((row["versions"] for row in document["rows"] if "error" not in row), {})
+    document["versions"] = {"python": platform.python_version(), **versions}
+    RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(document, indent=1) + "\n")
 
 

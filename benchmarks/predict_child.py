@@ -18,9 +18,10 @@ import tensorflow as tf
 
 from benchmarks.zoo import ENTRIES, Workload
 from lowtide.simulate import forecast, simulate, tidy_order
+from lowtide.simulate.plain import MEASURED_STEPS, WARM_UP_STEPS
 from lowtide.simulate.step import MOST_STEPS
 from lowtide.tf import profile
-from lowtide.tf.capture import Step
+from lowtide.tf.capture import Step, versions
 from lowtide.tf.fit import program_as_it_lies
 from lowtide.tf.rehearse import rehearsed
 from lowtide.tf.rewrite import as_function, ordered_graph
@@ -88,7 +89,8 @@ def fixed(workload: Workload, batch: int) -> dict[str, Any]:
 
 
 def plain(workload: Workload, batch: int) -> dict[str, Any]:
-    return {"peaks_bytes": peaks_of(plain_call(workload))}
+    peaks = peaks_of(plain_call(workload), WARM_UP_STEPS, MEASURED_STEPS)
+    return {"peaks_bytes": peaks, "versions": versions()}
 
 
 def plain_call(workload: Workload) -> Any:

@@ -34,7 +34,7 @@ def quoted(document: dict[str, Any]) -> str:
     a_little, much = total["under_estimates_above_a_thousandth"], total["under_estimates_above_two_percent"]
     inside = f"{total['plain_inside_range']} of {pairs}"
     wide = f"{total['runs_that_differ_by_more_than_15_percent']} of {pairs}"
-    growth = ", ".join(f"{point['ops']:,}: {point['seconds']:.1f} s" for point in total["growth"])
+    growth = ", ".join(f"{point['ops']:,}: {point['seconds']:.1f} s" for point in document["growth"])
     lines = [
         f"{pairs} model and batch pairs ({versions}, two cores):",
         "",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_worth, likeliest, step_of
 from lowtide.diagnose.origins import sized_by
-from lowtide.diagnose.step import loop_stack, sizes_in
+from lowtide.diagnose.step import goes_round, loop_stack, sizes_in
 from lowtide.diagnose.syntax import names_passed
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -105,6 +105,7 @@ def _is_row_by_row(call: ast.Call) -> bool:
 def called_on_everything(recording: Recording) -> Iterator[Finding]:
     """A model or function called on very many rows, where batches would do; `predict` with a batch of all rows."""
     code = read_code(recording)
+    in_loops = sum(finding.bytes for finding in loop_stack(recording)) if goes_round(code) else 0
     trains: Counter[Source | None] = Counter()
     for one in recording.steps:
         if one.kind in (*TRAINING_KINDS, "gradient"):
@@ -112,8 +113,10 @@ def called_on_everything(recording: Recording) -> Iterator[Finding]:
     for detail in recording.details:
         step = step_of(recording, detail)
         grown = detail.peak_bytes - detail.begin_bytes
-        if step is None or step.source is None or 2 * _by_pfor(detail) > grown or not is_worth(recording, grown, PART):
+        if step is None or step.source is None or not is_worth(recording, grown, PART):
             continue
+        if 2 * max(_by_pfor(detail), in_loops) > grown:
+            continue  # that is told as what it is
         rows, share = _rows(detail)
         source = None
         if step.kind == "call":

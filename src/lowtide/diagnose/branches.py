@@ -4,7 +4,7 @@ with."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from lowtide.diagnose.syntax import dotted, whole
 
@@ -46,6 +46,35 @@ def _dead_in(block: list[ast.stmt], switches: dict[str, object]) -> Iterator[int
             for other in dead:
                 yield from range(whole(other).first, whole(other).last + 1)
             left = bool(ran) and isinstance(ran[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
+
+
+def unused_lines(tree: ast.Module, dead: Collection[int], seen: Collection[int]) -> set[int]:
+    """Lines of functions and classes of a script that nothing names which runs: the arm with their call was not taken.
+
+    What has a decorator may be called by whom that tells, and what was seen running runs.
+    """
+    unused: dict[ast.stmt, range] = {
+        node: range(whole(node).first, whole(node).last + 1) for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.decorator_list
+    }  # fmt: skip
+    named = {node: _named_in(node, dead) for node in tree.body}
+    before = -1
+    while before != len(unused):
+        before = len(unused)
+        wanted = {name for node, names in named.items() if node not in unused for name in names}
+        called = [node for node in unused if getattr(node, "name", "") in wanted]
+        run = [node for node, lines in unused.items() if any(line in lines for line in seen)]
+        for node in {*called, *run}:
+            del unused[node]
+    return {line for lines in unused.values() for line in lines}
+
+
+def _named_in(statement: ast.stmt, dead: Collection[int]) -> set[str]:
+    """Names, attributes and words in what may run of a statement."""
+    live = [node for node in ast.walk(statement) if getattr(node, "lineno", 0) not in dead]
+    names = {node.id for node in live if isinstance(node, ast.Name)}
+    names |= {node.attr for node in live if isinstance(node, ast.Attribute)}
+    return names | {node.value for node in live if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
 class _Arms(ast.NodeTransformer):

@@ -51,11 +51,15 @@ class Code:
 
     def __init__(self, recording: Recording) -> None:
         line = {ARGUMENTS: (recording.run.script, *recording.run.arguments)}
-        self._files = {
-            name: File(name, text, {**recording.switches.get(str(Path(name).absolute()), {}), **line})
-            for name, text in recording.sources.items()
-        }
         self._seen = {s.source for s in recording.samples if s.source} | {s.source for s in recording.steps if s.source}
+        script = Path(recording.run.script).absolute()
+        self._files = {
+            name: File(
+                name, text, {**recording.switches.get(str(Path(name).absolute()), {}), **line},
+                {at.line for at in self._seen if at.file == name} if Path(name).absolute() == script else None,
+            )
+            for name, text in recording.sources.items()
+        }  # fmt: skip
 
     def file(self, name: str) -> File | None:
         found = self._files.get(name)

@@ -128,7 +128,7 @@ def _made_at(recording: Recording, given: Data) -> Source | None:
     names = [name for row in held for name in row.holder.partition(" (")[0].split(".")[-1:]]
     names += _arguments(recording, given.source)
     for name in names:
-        lines = code.assigns(name)
+        lines = [line for line in code.assigns(name) if line not in code.fills(name, 1)]
         if given.dtype == "float64":
             lines = [line for line in lines if "float32" not in code.as_it_ran(line)]
         found = likeliest(code, lines)
@@ -239,7 +239,8 @@ def many_times(recording: Recording) -> Iterator[Finding]:
             if (parts or found.surely) and row.bytes >= 2 * parts and is_worth(recording, row.bytes, NOTABLE):
                 copies = [r.bytes for r in recording.census if r.kind == "tensor" and r.example == row.example]
                 size = row.bytes + max(copies, default=0)
-                yield _many_times(recording, row.example, size, line, found.names, parts, row.holder)
+                made = returned_by(code, line, name)
+                yield _many_times(recording, row.example, size, made, found.names, parts, row.holder)
     for given in _once(d for d in recording.data if d.what in COPIES):  # and then let go, but for the copy
         names = [name for name in _arguments(recording, given.source) if name not in arrays]
         lines = [line for name in names for line in code.assigns(name, given.source.file if given.source else None)]

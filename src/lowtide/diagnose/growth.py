@@ -21,7 +21,7 @@ from lowtide.diagnose.evidence import (
     step_of,
     unexplained,
 )
-from lowtide.diagnose.origins import collected_by, put_away
+from lowtide.diagnose.origins import collected_by, collected_for_a_while, put_away
 from lowtide.diagnose.trends import FEWEST, device_goes_on, host_goes_on, rise, slow_samples
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -30,6 +30,8 @@ from lowtide.record.views import inside, main_kind, main_steps
 from lowtide.units import format_size
 
 NOTABLE = 0.03
+MANY_STEPS = 18
+"""A process warms up over its first steps: where there are fewer than these, more growth is needed to call it that."""
 SOON = 0.1
 """Seconds after the last step in which a line is still one of its loop."""
 
@@ -40,7 +42,7 @@ def on_device(recording: Recording) -> Iterator[Finding]:
         return
     found = rise(recording, "device_bytes")
     found -= sum(g.bytes for g in grown(recording) if g.row.kind in ("tensor", "variable") and g.row.holder)
-    if not is_worth(recording, found, NOTABLE):
+    if not is_worth(recording, found, NOTABLE) or _is_let_go(recording, found):
         return
     source, share = _surviving(recording)
     if source is not None and not read_code(recording).in_loop(source):
@@ -58,6 +60,17 @@ def on_device(recording: Recording) -> Iterator[Finding]:
         "something holds what this line makes: look for a list, an attribute or a closure that it ends up in",
         per_step(recording, found), "", round(found * share) or None,
     )  # fmt: skip
+
+
+STAYS = 0.3
+
+
+def _is_let_go(recording: Recording, risen: int) -> bool:
+    """Whether the last steps of `fit` have next to nothing of it any more: its queue was full for a while."""
+    steps = [step for _, step in main_steps(recording) if step.kind == "fit"]
+    sizes = [step.device_bytes for step in steps if step.device_bytes is not None]
+    first = min(sizes[:FEWEST], default=0)
+    return max(sizes, default=0) - first > risen / 2 and min(sizes[-FEWEST:]) - first < STAYS * risen
 
 
 def _few_steps(recording: Recording) -> bool:
@@ -108,7 +121,8 @@ def on_host(recording: Recording) -> Iterator[Finding]:
     found = rise(outside, "rss_bytes") - arrays_explain(recording) - _pages_of_files(recording)
     if not main_steps(recording):
         found = min(found, unexplained(recording))  # RSS rises as a program warms up: its heap has to, too
-    if not is_worth(recording, found, NOTABLE) or _retained(recording) > found / 2:
+    few = 0 < len(main_steps(recording)) < MANY_STEPS
+    if not is_worth(recording, found, 2 * NOTABLE if few else NOTABLE) or _retained(recording) > found / 2:
         return
     if _is_the_models(outside):
         if not list(models.models_kept(recording)):
@@ -127,6 +141,14 @@ def on_host(recording: Recording) -> Iterator[Finding]:
             found, source, read_code(recording).text(source),
             "pad to a few lengths, or set TF_ENABLE_ONEDNN_OPTS=0: no leak, it ends when every shape has been seen",
             per_step(recording, found), "", found,
+        )  # fmt: skip
+        return
+    if source is not None and named is None and collected_for_a_while(code, source):
+        yield Finding(
+            "host-peak", ADVICE, f"what this line collects is held until it has all of it: {format_size(found)}",
+            found, source, code.text(source),
+            "use each part when it is made and let it go: a running sum, or an array of the end's size that is filled",
+            None, "", found,
         )  # fmt: skip
         return
     yield Finding(

@@ -25,6 +25,7 @@ from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Held, Recording
 from lowtide.record.types import BOUNDED, CYCLE
+from lowtide.record.views import main_steps
 from lowtide.units import format_size
 
 PILE, HELD = 3, 0.1
@@ -91,12 +92,20 @@ def _is_leak(recording: Recording, found: Grown) -> bool:
         return False  # one model has several variables, too
     if found.row.kind == "variable" and not found.before and _came_instead(recording, found):
         return False
+    if found.row.kind == "variable" and not found.before and _were_there(recording, found):
+        return False
     if found.steps and found.objects < found.steps / 50:
         return False
     if not found.steps and found.objects <= FEW and container_size(found.row.holder) is None:
         return False  # a few names of one form each, and nobody saw them come
     of = "rss_bytes" if found.row.kind == "array" else "device_bytes"
     return goes_on(recording, of) is not False or host_goes_on(recording) is True or grows_afterwards(recording, of)
+
+
+def _were_there(recording: Recording, found: Grown) -> bool:
+    """Whether the device has no more of them after the last step than after the first: they are a model's."""
+    sizes = [step.device_bytes for _, step in main_steps(recording) if step.device_bytes is not None]
+    return len(sizes) > 1 and 2 * (max(sizes) - sizes[0]) < found.bytes
 
 
 def _came_instead(recording: Recording, found: Grown) -> bool:
@@ -166,7 +175,7 @@ def _has_an_end(code: Code, row: Held) -> bool:
 
 def _made_floats(code: Code, row: Held, kept_at: Source | None) -> tuple[Source, str] | None:
     """The line that makes floats of what a container that has an end is given; and what to do instead."""
-    if kept_at is None or not _has_an_end(code, row):
+    if kept_at is None or not _has_an_end(code, row) or not row.example.startswith("float"):
         return None
     line = widened_for(code, kept_at, row.example.partition(" ")[0])
     return (line, "keep them as they came (`uint8`, say); make floats of a batch when it is used") if line else None

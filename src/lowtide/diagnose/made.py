@@ -11,6 +11,7 @@ from lowtide.diagnose.evidence import (
     called_in_loop,
     grown,
     is_worth,
+    last_census,
     likeliest,
     names_in,
     only_put,
@@ -125,9 +126,10 @@ def sessions_open(recording: Recording) -> Iterator[Finding]:
     if not made or device_goes_on(recording) is False or not is_worth(recording, size, NOTABLE):
         return
     most = max(made, key=lambda m: m.number)
+    source = called_in_loop(recording, most.source) if is_handed_out(code, most.source) else most.source
     yield Finding(
         "sessions-left-open", PROBLEM, f"{most.number} sessions were opened, each with variables of its own",
-        size, most.source, code.text(most.source),
+        size, source, code.text(source),
         "`with tf.compat.v1.Session() as session:` closes it at the end; or open one before the loop",
         per_step(recording, size), "", size,
     )  # fmt: skip
@@ -182,9 +184,16 @@ def _runs_again(recording: Recording, made: Made) -> bool:
     return code.ran(made.source) and code.in_loop(made.source)
 
 
+SLOTS = 4
+"""For each variable of others, an optimizer makes no more than these."""
+
+
 def _pile_up(recording: Recording, made: Made) -> bool:
     """Whether variables become more: those of an optimizer are made in a loop too, all in its first turn."""
     looks = {row.time for row in recording.census}
+    others = [r.objects for r in last_census(recording) if r.kind == "variable" and r.made != made.source]
+    if others and made.number <= SLOTS * sum(others):
+        return False
     if len(looks) < 2:
         return made.number >= step_count(recording)
     return any(g.row.kind == "variable" and g.objects >= MANY for g in grown(recording))

@@ -61,10 +61,7 @@ def returned_by(code: Code, line: Source, name: str) -> Source:
         value = next((v for t, v in zip(target.elts, value.elts, strict=True) if last_name(t) == name), None)
     if value is None or isinstance(value, ast.Tuple):
         return line
-    if not isinstance(value, ast.Name):
-        return Source(file.name, value.lineno)
-    inside = [at for at in code.assigns(value.id, file.name) if at.line in body(function)]
-    return max(inside, key=lambda at: at.line, default=line)
+    return _made_in(code, file, function, value) or line
 
 
 def returned_to(code: Code, line: Source) -> Source | None:
@@ -74,9 +71,19 @@ def returned_to(code: Code, line: Source) -> Source | None:
         first = call.args[0] if call.args else None
         function = file.function_named(last_name(first.func)) if file and isinstance(first, ast.Call) else None
         returns = _returns(file, function) if file is not None and function is not None else []
-        if file is not None and len(returns) == 1 and isinstance(returns[0].value, ast.Call):
-            return Source(file.name, returns[0].lineno)
+        value = returns[0].value if len(returns) == 1 else None
+        if file is None or function is None or value is None or isinstance(value, ast.Tuple):
+            continue
+        return _made_in(code, file, function, value) or Source(file.name, value.lineno)
     return None
+
+
+def _made_in(code: Code, file: File, function: Function, value: ast.expr) -> Source | None:
+    """Where a function makes what it returns: the last line in it that gives the name its value, or the `return`."""
+    if not isinstance(value, ast.Name):
+        return Source(file.name, value.lineno)
+    inside = [at for at in code.assigns(value.id, file.name) if at.line in body(function)]
+    return max(inside, key=lambda at: at.line, default=None)
 
 
 def puts_inside(code: Code, name: str) -> list[Source]:
@@ -90,14 +97,23 @@ def puts_inside(code: Code, name: str) -> list[Source]:
             continue
         puts = [put for inside in code.assigned_at(made) for put in code.puts_into(inside)]
         puts = [put for put in puts if put.file == made.file and put.line in body(function)]
-        found += puts or ([made] if _collects(code, made) else [])
+        found += puts or ([made] if collects(code, made) else [])
     return found
 
 
-def _collects(code: Code, line: Source | None) -> bool:
+def collects(code: Code, line: Source | None) -> bool:
     """Whether the statement at a line has a comprehension that keeps what it makes."""
     statement = code.statement(line) if line is not None else None
     return statement is not None and any(isinstance(n, ast.ListComp | ast.DictComp) for n in ast.walk(statement))
+
+
+def collected_for_a_while(code: Code, line: Source) -> bool:
+    """Whether the statement collects things that its own function, or a line that runs once, lets go or has for good:
+    nobody puts them anywhere else, so that they do not become more with each turn of a loop."""
+    if not collects(code, line) or any(at == line for at in code.puts()):
+        return False
+    names = code.assigned_at(line)
+    return not code.in_loop(line) or (code.in_function(line) and bool(names) and not any(map(code.keeps, names)))
 
 
 def copied_and_kept(code: Code, line: Source) -> list[str]:
@@ -120,7 +136,7 @@ def collected_by(code: Code, line: Source) -> Source | None:
     """The comprehension that keeps what the function which the line is in returns for each of its parts: the line makes
     one of them, that one has them all."""
     collecting = code.comprehended_at(line)
-    return collecting if _collects(code, collecting) else None
+    return collecting if collects(code, collecting) else None
 
 
 def put_away(code: Code, line: Source) -> Source | None:
@@ -314,6 +330,16 @@ def lines_given(code: Code, line: Source, given: ast.expr) -> Span | None:
     file = code.file(line.file)
     function = file.function_named(given.id) if file is not None and isinstance(given, ast.Name) else None
     return whole(function) if function is not None else None
+
+
+def runs_in(code: Code, line: Source, given: ast.expr, at: Source) -> bool:
+    """Whether the function that a call on `line` is given has the line `at`, or one that it calls has."""
+    file = code.file(line.file)
+    if file is None or at.file != file.name:
+        return False
+    function = file.function_named(given.id) if isinstance(given, ast.Name) else None
+    start = given if isinstance(given, ast.Lambda) else function
+    return start is not None and any(at.line in whole(part) for part in with_functions_called(file, start))
 
 
 def is_handed_out(code: Code, source: Source) -> bool:

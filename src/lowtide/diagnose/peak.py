@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in
 from lowtide.diagnose.origins import blamed_caller, collected_by, copied_and_kept, made_empty, sized_by, taken_from
+from lowtide.diagnose.step import sizes_in
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.known import known_on
 from lowtide.program import Source
-from lowtide.record import TRAINING_KINDS, Detail, Recording, Sample
+from lowtide.record import TRAINING_KINDS, Allocation, Detail, Recording, Sample
 from lowtide.record.views import by_category, device_peak, fullest_detail, inside, main_steps, reserve_unused
 from lowtide.units import format_size
 
@@ -44,8 +45,7 @@ def by_line(recording: Recording) -> Iterator[Finding]:
         if found := list(_by_line(recording, detail)):
             yield from found
             return
-    if not full:
-        yield from _by_samples(recording)
+    yield from _by_samples(recording)
 
 
 def _by_line(recording: Recording, detail: Detail) -> Iterator[Finding]:
@@ -66,6 +66,9 @@ def _by_line(recording: Recording, detail: Detail) -> Iterator[Finding]:
     if not sizes:
         return
     source = _first_of_its_form(read_code(recording), detail, _of_nearly_equal(detail, sizes), sizes)
+    if (blown_up := _by_broadcasting(recording, detail, source)) is not None:
+        yield blown_up
+        return
     size = sizes[source]
     most = is_worth(recording, size, SOME) and size > HALF * detail.peak_bytes
     if most or is_worth(recording, size, NOTABLE):
@@ -80,6 +83,34 @@ def _by_line(recording: Recording, detail: Detail) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield from _by_function(recording, detail, forward)
+
+
+_BY_ELEMENT = frozenset({
+    "Sub", "Add", "AddV2", "Mul", "RealDiv", "DivNoNan", "SquaredDifference", "Maximum", "Minimum", "Pow",
+    "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "BitwiseAnd",
+})  # fmt: skip
+"""Ops on two tensors, element by element: what they make is larger than both only where both are broadcast."""
+
+
+def _by_broadcasting(recording: Recording, detail: Detail, source: Source) -> Finding | None:
+    """What a line has most of is of a form that another one made first, of two smaller tensors: `[n] - [n, 1]`."""
+    form = sizes_in(_largest_at(detail, source).shape)
+    alike = (a for a in detail.allocations if sizes_in(a.shape) == form and "gradient" not in detail.sites[a.site].op)
+    first = min(alike, key=lambda a: a.start, default=None)
+    site = detail.sites[first.site] if first is not None else None
+    size = sum(a.chunk_bytes for a in detail.at_peak if sizes_in(a.shape) == form)
+    if first is None or site is None or not form or not first.start or not is_worth(recording, size, NOTABLE):
+        return None
+    if site.kind not in _BY_ELEMENT or site.source in (None, source):
+        return None
+    return Finding(
+        "peak-by-line", ADVICE,
+        f"broadcasting makes {first.dtype} {first.shape} of two smaller tensors here; what is as large has "
+        f"{size / max(1, detail.peak_bytes):.0%} of the device's peak",
+        size, site.source, read_code(recording).text(site.source),
+        "if their shapes were meant to be the same, make them so (`tf.squeeze(y, -1)`, `y[:, None]`); else go through "
+        "one of them in pieces", None, "", size,
+    )  # fmt: skip
 
 
 def _layers_call(recording: Recording, detail: Detail, source: Source) -> Source | None:
@@ -148,7 +179,9 @@ def _by_samples(recording: Recording) -> Iterator[Finding]:
     samples = [s for s in inside(recording) if s.device_bytes is not None]
     top = max((s.device_peak_bytes or 0 for s in samples), default=0)
     usual = sorted(s.device_bytes or 0 for s in samples)
-    high = [s.source for s in samples if (s.device_peak_bytes or 0) > NEAR * top and s.source is not None]
+    lines = [s for s in samples if s.source is not None]
+    high = [s.source for s in lines if (s.device_bytes or 0) > NEAR * top]
+    high = high or [s.source for s in lines if (s.device_peak_bytes or 0) > NEAR * top]  # some time before
     size = top - usual[0] if usual else 0
     if high and is_worth(recording, size, NOTABLE):
         source = Counter(high).most_common(1)[0][0]
@@ -160,9 +193,13 @@ def _by_samples(recording: Recording) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _largest(detail: Detail, source: Source) -> tuple[int, str]:
+def _largest_at(detail: Detail, source: Source) -> Allocation:
     found = [a for a in detail.at_peak if a.start and detail.sites[a.site].source == source]
-    best = max(found, key=lambda a: a.chunk_bytes)
+    return max(found, key=lambda a: a.chunk_bytes)
+
+
+def _largest(detail: Detail, source: Source) -> tuple[int, str]:
+    best = _largest_at(detail, source)
     return best.chunk_bytes, f"{best.dtype} {best.shape}".strip() or detail.sites[best.site].kind
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
-from lowtide.diagnose.branches import dead_lines, settled, value_of, without_dead_arms
+from lowtide.diagnose.branches import dead_lines, settled, unused_lines, value_of, without_dead_arms
 from lowtide.diagnose.syntax import body, calls_in, comprehended, head, whole
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -13,7 +14,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 class File:
     """One file of the user's, parsed, and walked once: a script may have thousands of lines."""
 
-    def __init__(self, name: str, text: str, switches: dict[str, object]) -> None:
+    def __init__(self, name: str, text: str, switches: dict[str, object], seen: Collection[int] | None = None) -> None:
+        """`seen`: of the script itself, lines that are known to have run; of a module that others import, None."""
         self.name, self.lines = name, text.splitlines()
         try:
             tree = ast.parse(text)
@@ -22,6 +24,8 @@ class File:
         self._known = known = settled(tree, switches)
         self._dead = set(dead_lines(tree, known))
         self.all_nodes = list(ast.walk(without_dead_arms(tree, known)))
+        if seen is not None:
+            self._dead.update(unused_lines(tree, self._dead, seen))
         self._live = [node for node in self.all_nodes if self.is_live(getattr(node, "lineno", 0))]
         self._statements = [(head(node), node) for node in self.all_nodes if isinstance(node, ast.stmt)]
         self._functions = [(body(node), node) for node in self.all_nodes if isinstance(node, Function)]

@@ -14,6 +14,7 @@ from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
 from lowtide.record import Recording
 from lowtide.record.extremes import fullest_stages
+from lowtide.record.types import UNSEEN
 from lowtide.record.views import fullest_detail
 from lowtide.units import format_size
 
@@ -33,6 +34,8 @@ def buffers(recording: Recording) -> Iterator[Finding]:
                 inner = _buffered_inside(recording, source, elements) if name == "interleave" else None
                 if inner is not None:
                     kind, source = inner
+                if source is None and not _only_call(recording, name):
+                    continue  # a library's own, which nobody asked for
                 yield _buffer(recording, *kind, source, size, elements)
 
 
@@ -132,6 +135,8 @@ def grouped(recording: Recording) -> Iterator[Finding]:
     calls = [line for line, _ in code.calls(".group_by_window", ".bucket_by_sequence_length")]
     waiting = [n for source, n in _seen_on_device(recording).items() if not _stage_of(code.text(source))]
     size, rows = (sum(column) for column in zip((0, 0), *waiting, strict=True))
+    if not code.calls(".shuffle", ".cache"):
+        size, rows = max((size, rows), _nobodys(recording))
     if not calls or not is_worth(recording, size, NOTABLE):
         return
     severity = PROBLEM if is_worth(recording, size, MUCH_MEANT) else ADVICE
@@ -140,6 +145,17 @@ def grouped(recording: Recording) -> Iterator[Finding]:
         size, calls[-1], code.text(calls[-1]), "a smaller window_size or bucket_batch_sizes, or fewer keys", None, "",
         size - size // max(1, rows),
     )  # fmt: skip
+
+
+def _nobodys(recording: Recording) -> tuple[int, int]:
+    """Bytes and buffers that no op, tensor or variable has, where the device is fullest: rows of unknown length."""
+    detail = fullest_detail(recording)
+    sites = detail.sites if detail else ()
+    sizes = [
+        a.chunk_bytes for a in (detail.at_peak if detail else ())
+        if not a.start and sites[a.site].op == UNSEEN and sites[a.site].source is None
+    ]  # fmt: skip
+    return sum(sizes), len(sizes)
 
 
 TUNED = ("prefetch-buffer", "interleave-buffers", "parallel-map-buffer")
@@ -159,8 +175,11 @@ def _buffer(recording: Recording, id_: str, fix: str, source: Source | None, siz
     saving = size - needed if id_ != "cached-in-memory" else size
     much = MUCH_MEANT if id_ == "cached-in-memory" else 2 * NOTABLE
     severity = PROBLEM if is_worth(recording, saving, much) else ADVICE
-    many = f"{elements:,} elements of {format_size(one)}" if id_ != "cached-in-memory" else format_size(size)
+    plural = "" if elements == 1 else "s"
+    many = f"{elements:,} element{plural} of {format_size(one)}" if id_ != "cached-in-memory" else format_size(size)
+    name = id_.partition("-")[0]
+    article = "an" if name[0] in "aeiou" else "a"
     return Finding(
-        id_, severity, f"a {id_.partition('-')[0]} stage of tf.data has {many} waiting",
+        id_, severity, f"{article} {name} stage of tf.data has {many} waiting",
         size, source, read_code(recording).text(source), fix, None, "", saving,
     )  # fmt: skip

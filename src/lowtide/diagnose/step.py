@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from lowtide.diagnose.code import Code, read_code
 from lowtide.diagnose.evidence import is_worth, likeliest, step_of
-from lowtide.diagnose.origins import lines_given
+from lowtide.diagnose.origins import lines_given, runs_in
 from lowtide.diagnose.syntax import unchanged_in
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.program import Source
@@ -207,10 +207,14 @@ _GO_ROUND = ("scan", "while_loop", "foldl", "foldr", "map_fn")
 def _goes_round_at(code: Code, line: Source) -> Source | None:
     """The line that hands a loop the function which a line is in."""
     for at, call in code.calls(*_GO_ROUND):
-        spans = [lines_given(code, at, given) for given in (*call.args, *(k.value for k in call.keywords))]
-        if at.file == line.file and any(span is not None and line.line in span for span in spans):
+        if any(runs_in(code, at, given, line) for given in (*call.args, *(k.value for k in call.keywords))):
             return at
     return None
+
+
+def goes_round(code: Code) -> bool:
+    """Whether the script itself writes loops of TensorFlow's."""
+    return bool(code.calls(*_GO_ROUND))
 
 
 def sizes_in(shape: str) -> tuple[str, ...]:

@@ -238,6 +238,8 @@ class HostLine(NamedTuple):
     blocks: int
 
 
+UNSEEN = "held by TensorFlow"
+"""The `op` of a buffer that no op, tensor or variable is known to have."""
 CYCLE = "a reference cycle"
 DEFAULT = "default argument of"
 BOUNDED = "full at"

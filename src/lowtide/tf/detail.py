@@ -62,24 +62,29 @@ class EagerOps:
 
 
 def _place(layers: LayerNames) -> tuple[str, Source | None, str]:
-    """The layers whose calls the stack is in, outermost model left out, and the line of the user's code."""
+    """The layers whose calls the stack is in, outermost model left out, and the line of the user's code.
+
+    That of the layer, unless a layer's own code runs the line, itself or through functions that it calls.
+    """
     frame: Any = sys._getframe(3)
     names: list[str] = []
     line: Source | None = None
-    function = ""
+    function, inside_a_layer = "", False
     while frame is not None:
         code = frame.f_code
         if code is _LAYER_CALL:
             names.append(str(getattr(frame.f_locals.get("self"), "name", "")))
         elif line is None and code.co_name == "update_state" and not is_users_file(code.co_filename):
             line, function = line_of_metric(frame.f_locals.get("self")), code.co_name
-        elif line is None and is_users_file(code.co_filename):
-            line, function = Source(code.co_filename, frame.f_lineno), code.co_name
+        elif is_users_file(code.co_filename):
+            inside_a_layer = inside_a_layer or code.co_name in INSIDE_A_LAYER
+            if line is None:
+                line, function = Source(code.co_filename, frame.f_lineno), code.co_name
         frame = frame.f_back
     path = names[::-1]
     layer = "/".join(path[1:] if len(path) > 1 else path)
     made = layers.source_of(layer) if layer else None
-    if made is not None and function not in INSIDE_A_LAYER:
+    if made is not None and not inside_a_layer:
         return layer, made, function
     return layer, line, function
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowtide.tf.objects import of_classes
 from lowtide.tf.places import is_users_file, locals_of
 
 MOST = 300_000
@@ -43,7 +44,7 @@ class Step(NamedTuple):
 
 
 def roots() -> list[Root]:
-    """The user's running functions and modules first; then a library's running functions."""
+    """The user's running functions, modules and waiting generators first; then a library's running functions."""
     found, theirs = [], []
     for stack in _stacks():
         users = [frame for frame in stack if is_users_file(frame.f_code.co_filename)]
@@ -57,7 +58,16 @@ def roots() -> list[Root]:
         file = getattr(module, "__file__", None) or ""
         if file and not name.startswith("lowtide") and is_users_file(str(Path(file).absolute())):
             found.append(Root(0, f"global of {Path(file).name}", _names(module), str(Path(file).absolute())))
-    return found + theirs
+    return [*found, *_suspended(), *theirs]
+
+
+def _suspended() -> Iterator[Root]:
+    """The user's generators that wait to go on: a loop has no name for the one that it goes through."""
+    for generator in of_classes(types.GeneratorType):
+        frame = generator.gi_frame
+        if frame is not None and not generator.gi_running and is_users_file(frame.f_code.co_filename):
+            code = frame.f_code
+            yield Root(0, f"local of {code.co_name}", locals_of(frame), code.co_filename)
 
 
 def _stacks() -> list[list[types.FrameType]]:

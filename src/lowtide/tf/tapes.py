@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ class Tapes:
         self._watch, self._made = watch, made
         self._lines: dict[tuple[Source | None, bool, bool], _Line] = {}
         self._began: dict[int, tuple[float, int]] = {}
+        self._asked: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
+        """What gradients each tape was asked for: a persistent one may be asked for some more than once."""
         self.births = Births()
 
     def patches(self) -> tuple[Patch, ...]:
@@ -98,7 +101,9 @@ class Tapes:
                 line.inside += compat_watch.is_recording(tape)
                 line.watched = max(line.watched, len(tape.watched_variables()))
                 sources = arguments[1] if len(arguments) > 1 else options.get("sources")
-                line.used = max(line.used, len(tf.nest.flatten(sources)))
+                asked = self._asked.setdefault(tape, set())
+                asked.update(map(id, tf.nest.flatten(sources)))
+                line.used = max(line.used, len(asked))
             return original(tape, *arguments, **options)
 
         return gradient

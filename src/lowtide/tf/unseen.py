@@ -14,12 +14,13 @@ from typing import Any
 import tensorflow as tf
 
 from lowtide.record import Site
+from lowtide.record.types import UNSEEN
 from lowtide.tf.places import Births
 from lowtide.tf.residents import Known
 
 SMALL = 1024
 """Constants and elements below this are too common in size to be told by it."""
-OTHER = Known(Site("held by TensorFlow", "", "", None, "", "graph"), "other")
+OTHER = Known(Site(UNSEEN, "", "", None, "", "graph"), "other")
 """Kernels' state, caches, and what belongs to objects that Python does not see."""
 BUFFERS = Known(Site("tf.data buffers", "", "", None, "", "graph"), "inputs")
 _LASTING = frozenset({"parameters", "optimizer state", "inputs", "constants", "other"})
