@@ -654,3 +654,41 @@ def test_a_variable_that_the_user_has_set_stays(tmp_path: Path, monkeypatch: pyt
         print(json.dumps([name in os.environ for name in ("TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB")]))
     """
     assert run(tmp_path, script).said() == [False, True]
+
+
+ASIDE = """
+    import keras, numpy as np, tensorflow as tf
+
+    class Attention(keras.layers.Layer):
+        def call(self, x):
+            return self.attend(x)
+        def attend(self, x):
+            scores = tf.matmul(x, x, transpose_b=True)
+            return tf.matmul(scores, x)
+
+    def shards(number):
+        ready = [np.ones(1 << 18) for _ in range(number)]
+        for shard in ready:
+            yield shard
+
+    net = keras.Sequential([keras.Input((512, 8)), Attention()])
+    one, other = tf.Variable(tf.ones((64, 64))), tf.Variable(tf.ones((64, 64)))
+    for shard in shards(12):
+        net(tf.ones((1, 512, 8)))
+        with tf.GradientTape(persistent=True) as tape:
+            y = tf.reduce_sum(one @ other)
+        tape.gradient(y, one), tape.gradient(y, other), tape.gradient(y, other)
+    """
+
+
+def test_lines_of_helpers_tapes_asked_twice_and_generators_that_wait_are_seen(tmp_path: Path) -> None:
+    ran = run(tmp_path, ASIDE)
+    scores = [
+        detail.sites[a.site] for detail in ran.recording.details for a in detail.allocations
+        if a.start and a.requested_bytes == 512 * 512 * 4
+    ]  # fmt: skip
+    assert {site.source.line for site in scores if site.source} == {ran.line("scores = tf.matmul")}
+    (tape,) = ran.recording.tapes
+    assert (tape.watched, tape.used) == (2, 2), "a persistent tape gives each its gradient in a call of its own"
+    holders = {row.holder for row in ran.recording.census if row.kind == "array" and row.objects > 6}
+    assert holders == {"ready (list of 12, local of shards)"}
