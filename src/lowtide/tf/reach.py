@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 def roots() -> list[Root]:
-    """The user's running functions, modules and waiting generators first; then a library's running functions."""
+    """The user's running functions and modules first; then a library's running functions."""
     found, theirs = [], []
     for stack in _stacks():
         users = [frame for frame in stack if is_users_file(frame.f_code.co_filename)]
@@ -58,7 +58,7 @@ def roots() -> list[Root]:
         file = getattr(module, "__file__", None) or ""
         if file and not name.startswith("lowtide") and is_users_file(str(Path(file).absolute())):
             found.append(Root(0, f"global of {Path(file).name}", _names(module), str(Path(file).absolute())))
-    return [*found, *_suspended(), *theirs]
+    return found + theirs
 
 
 def _suspended() -> Iterator[Root]:
@@ -102,13 +102,15 @@ class Reach:
     """`steps[id(thing)]` says how each thing was reached; `leaves` are classes that are not looked into."""
 
     def __init__(self, leaves: tuple[type, ...] = ()) -> None:
-        self.roots = roots()
+        running, waiting = roots(), list(_suspended())
+        self.roots = [*running, *waiting]
         self.steps: dict[int, Step] = {}
         self.arrays: list[Any] = []
         self._leaves = leaves
         self._kinds: dict[type, bool] = {}
-        for rank in (0, 1):
-            self._walk([root for root in self.roots if root.rank == rank])
+        users, theirs = ([root for root in running if root.rank == rank] for rank in (0, 1))
+        for some in (users, waiting, theirs):  # a generator that has a name is told by that
+            self._walk(some)
 
     def _walk(self, begin: Sequence[Root]) -> None:
         level: list[Any] = []
