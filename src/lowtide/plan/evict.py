@@ -75,15 +75,19 @@ class _Picker:
     """Chooses the gaps to end in one round."""
 
     def __init__(self, game: Game, row: Sequence[int], profile: Profile, budget: int) -> None:
+        import numpy
+
         self.game, self.row, self.profile = game, row, profile
-        self.over = [x - budget for x in profile.bytes]
+        self.over = numpy.array(profile.bytes) - budget
         self.dropped: set[int] = set()
         self.known: dict[tuple[int, int], float] = {}  # prices per byte seen so far; they only rise
         self.gaps = self._gaps()
+        ends = numpy.array(self.gaps, dtype=numpy.int64).reshape(-1, 3)
+        self.begins, self.stops = ends[:, 1], ends[:, 2]
 
     def _gaps(self) -> list[Gap]:
         """Idle stretches of recomputable storages that pass a place above the budget."""
-        hot = list(accumulate((x > 0 for x in self.over), initial=0))
+        hot = list(accumulate((self.over > 0).tolist(), initial=0))
         game, out = self.game, []
         for s, events in enumerate(self.profile.events):
             if game.size[s] == 0:
@@ -97,14 +101,12 @@ class _Picker:
         picked: list[Gap] = []
         over = self.over
         while True:
-            highest = max(over)
-            if highest <= 0:
+            p = int(over.argmax())
+            if over[p] <= 0:
                 return picked
-            p = over.index(highest)
-            chosen = self._cover(p, highest)
+            chosen = self._cover(p, int(over[p]))
             for s, a, b in chosen:
-                size = self.game.size[s]
-                over[a + 1 : b] = [x - size for x in over[a + 1 : b]]
+                over[a + 1 : b] -= self.game.size[s]
             if over[p] > 0:
                 over[p] = 0  # nothing more can be done for this place in this round
             picked += chosen
@@ -115,10 +117,11 @@ class _Picker:
         """The cheapest gaps through `p` with `need` bytes: lazily, since each pick makes others dearer."""
         size, cost, maker = self.game.size, self.game.cost, self.game.maker
         known = self.known
+        through = ((self.begins < p) & (p < self.stops)).nonzero()[0].tolist()
         heap = [
             (known.get((s, b), cost[maker[s]] / size[s]), s, a, b)
-            for s, a, b in self.gaps
-            if a < p < b and s not in self.dropped
+            for s, a, b in map(self.gaps.__getitem__, through)
+            if s not in self.dropped
         ]
         heapq.heapify(heap)
         chosen: list[Gap] = []
