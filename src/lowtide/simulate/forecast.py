@@ -11,6 +11,7 @@ from lowtide.simulate.order import tidy_order
 from lowtide.simulate.plain import plain_range
 from lowtide.simulate.step import Steps, simulate
 from lowtide.simulate.timeline import CATEGORIES, Buffer, Timeline
+from lowtide.simulate.unroll import ops_executed
 
 LARGEST_BATCH = 1 << 20
 NEAR = 100
@@ -68,10 +69,14 @@ def forecast(program: Program, batch: int | None = None, budget: int | None = No
     if program.scales:
         per_sample = _slope(program, size, timeline)
         fixed = round(timeline.chunk_peak - per_sample * size)
-    largest = None
+    largest, notes = None, program.notes
     if budget is not None and per_sample is not None:
         safe = int(budget * min(1.0, timeline.chunk_peak / plain.high))
-        largest = _largest_in_both_orders(program, budget, _guess(safe, fixed, per_sample))
+        played = _largest_played(program, size)
+        largest = _largest_in_both_orders(program, budget, _guess(safe, fixed, per_sample), played)
+        if largest == played < LARGEST_BATCH:
+            largest = _by_the_law(program, budget, played)
+            notes = (*notes, Note("the largest batch", "assumed", 0, _BY_THE_LAW.format(played)))
     return Forecast(
         timeline,
         plain.low,
@@ -80,7 +85,7 @@ def forecast(program: Program, batch: int | None = None, budget: int | None = No
         per_sample,
         budget,
         largest,
-        program.notes,
+        notes,
         program.versions,
     )
 
@@ -94,19 +99,45 @@ def _slope(program: Program, batch: int, timeline: Timeline) -> float:
     return (double.peak - timeline.peak) / batch
 
 
+MOST_OPS = 30_000
+"""A step that runs more ops the larger the batch is, a loop with a trip for each sample, is played up to so many."""
+_BY_THE_LAW = "by the law beyond {:,} samples: a loop goes round once for each, so that larger steps were not played"
+
+
+def _largest_played(program: Program, batch: int) -> int:
+    """The largest batch that is worth playing: all of them, unless loops run longer for larger ones."""
+    if ops_executed(program, LARGEST_BATCH) == ops_executed(program, 1):
+        return LARGEST_BATCH
+    played = batch
+    while played < LARGEST_BATCH and ops_executed(program, 2 * played) <= MOST_OPS:
+        played *= 2
+    return played
+
+
+def _by_the_law(program: Program, budget: int, played: int) -> int:
+    """The largest batch by what the two largest steps that are played need, in either order."""
+    half = max(1, played // 2)
+    more, less = (
+        max(Steps(program, batch, tidy_order(program, batch)).unlimited.chunk_peak, plain_range(program, batch).high)
+        for batch in (played, half)
+    )
+    per_sample = (more - less) / max(1, played - half)
+    return played + _guess(budget, more, per_sample) if budget > more else played
+
+
 def _guess(budget: int, fixed: int, per_sample: float) -> int:
     if per_sample <= 0:
         return LARGEST_BATCH
     return min(LARGEST_BATCH, max(1, int((budget - fixed) / per_sample)))
 
 
-def _largest_in_both_orders(program: Program, budget: int, start: int) -> int:
+def _largest_in_both_orders(program: Program, budget: int, start: int, most: int) -> int:
     """The largest batch that fits in the fixed order and, by the upper end of its range, in a plain run.
 
     A range takes long to find, so few are looked at: each time the plain run needs more than there is, as much less is
     allowed to the fixed order, which then need not be found to the last sample.
     """
-    allowed, search, within = budget, _Search(program), 1
+    allowed, search, within, start = budget, _Search(program, most), 1, min(start, most)
     while largest := search.largest(allowed, start, within):
         high = plain_range(program, largest).high
         if high <= budget:
@@ -141,14 +172,14 @@ class _Search:
     """Looks for the largest batch where a line through what is known says it is: sizes are lines, and so are peaks,
     nearly. Every other look is halfway, so that an allocator's accidents cannot draw it out."""
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, program: Program, most: int = LARGEST_BATCH) -> None:
+        self._program, self._most = program, most
         self._alive: dict[int, int] = {}  # a batch, and the most requested bytes that are alive at once
         self._besides = 0  # what the allocator takes besides, where that was seen last
 
     def largest(self, budget: int, start: int, within: int = 1) -> int:
         """A batch that fits, while `within` more do not."""
-        low, high, guess, stride, looks = 0, LARGEST_BATCH + 1, start, max(1, start // 32), 0
+        low, high, guess, stride, looks = 0, self._most + 1, start, max(1, start // 32), 0
         while high - low > within:
             guess = min(max(guess, low + 1), high - 1)
             if self._fits(guess, budget):
@@ -156,7 +187,7 @@ class _Search:
             else:
                 high = guess
             looks += 1
-            if low and high <= LARGEST_BATCH:
+            if low and high <= self._most:
                 guess = self._between(low, high, budget) if looks % 2 else (low + high) // 2
             else:
                 guess = low + stride if low else high - stride

@@ -120,10 +120,13 @@ def _add_stand_in(graph_def: GraphDef, name: str, known: Known) -> None:
         node.attr["shape"].shape.CopyFrom(tf.TensorShape(known.element.dims).as_proto())
         node.attr["shared_name"].s = name.encode()
     elif known.dtype == "variant" and known.element is not None:
+        # Of so many elements as nobody knows: a list made of constants alone TensorFlow computes, and takes for empty.
         element_shape = _add_constant(graph_def, f"{name}/lowtide_element", _as_shape_tensor(known.element.dims))
-        most = _add_constant(graph_def, f"{name}/lowtide_most", np.int32(-1))
-        node.op = "EmptyTensorList"
-        node.input.extend([element_shape, most])
+        count = graph_def.node.add(name=f"{name}/lowtide_count", op="Placeholder")
+        count.attr["dtype"].type = tf.int32.as_datatype_enum
+        count.attr["shape"].shape.CopyFrom(tf.TensorShape([]).as_proto())
+        node.op = "TensorListReserve"
+        node.input.extend([element_shape, count.name])
         node.attr["element_dtype"].type = tf.as_dtype(known.element.dtype).as_datatype_enum
         node.attr["shape_type"].type = tf.int32.as_datatype_enum
     elif known.value is not None:
