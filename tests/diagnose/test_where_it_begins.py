@@ -47,10 +47,13 @@ def test_what_a_product_makes_or_was_there_is_not_broadcast() -> None:
 def test_where_the_detailed_steps_have_no_line_the_samples_do() -> None:
     code = "for step in range(20):\n    merge(parts)\n    apply(x)\n"
     left = detail([(site(UNSEEN, None), "other", 600, 0, None, "")])
-    run = recording(code, details=(left,))
+    run = recording(code, kind="stretch", details=(left,))
     high = Sample(10.2, "inside", 10, 600 * MIB, 600 * MIB, 700 * MIB, PEAK, source=at(2))
     late = Sample(10.4, "inside", 10, 60 * MIB, 600 * MIB, 700 * MIB, PEAK, source=at(3))
-    assert ("peak-by-line", at(2)) in told(replace(run, samples=(*run.samples, high, late)))
+    run = replace(run, samples=(*run.samples, high, late))
+    assert ("peak-by-line", at(2)) in told(run)
+    trained = replace(run, steps=tuple(step._replace(kind="fit") for step in run.steps))
+    assert ("peak-by-line", at(2)) not in told(trained), "what a step is made of was seen in full"
 
 
 UNUSED = (

@@ -28,8 +28,8 @@ from lowtide.record.types import BOUNDED, CYCLE
 from lowtide.record.views import main_steps
 from lowtide.units import format_size
 
-PILE, HELD = 3, 0.1
-"""So many of a form, with this part of the peak, are a pile."""
+PILE, HELD, COLLECTED = 3, 0.1, 0.06
+"""So many of a form, with this part of the peak, are a pile; of what is being collected a look sees a part."""
 FEW = 4
 ONE_BY_ONE = "make each when it is needed and let it go, if not all of them are needed at a time"
 PINS, PINNED = 4, 0.05
@@ -75,7 +75,7 @@ def _collected(recording: Recording, row: Held) -> Iterator[Finding]:
     """Nobody holds them by name: a comprehension that has not come to its end holds what it has made so far."""
     code = read_code(recording)
     line = code.comprehended_at(row.made) if row.made else None
-    if line is not None and is_worth(recording, row.bytes, HELD):
+    if line is not None and is_worth(recording, row.bytes, COLLECTED):
         yield Finding(
             f"{row.kind}s-kept", ADVICE,
             f"{row.objects} {row.kind}s of {row.example} are held at once, by what this line collects",

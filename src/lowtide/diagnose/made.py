@@ -184,15 +184,15 @@ def _runs_again(recording: Recording, made: Made) -> bool:
     return code.ran(made.source) and code.in_loop(made.source)
 
 
-SLOTS = 4
-"""For each variable of others, an optimizer makes no more than these."""
+SLOTS, ENOUGH_LOOKS = 4, 3
+"""For each variable of others, an optimizer makes no more than these; and so many looks tell that more come."""
 
 
 def _pile_up(recording: Recording, made: Made) -> bool:
     """Whether variables become more: those of an optimizer are made in a loop too, all in its first turn."""
     looks = {row.time for row in recording.census}
-    others = [r.objects for r in last_census(recording) if r.kind == "variable" and r.made != made.source]
-    if others and made.number <= SLOTS * sum(others):
+    others = sum(r.objects for r in last_census(recording) if r.kind == "variable" and r.made != made.source)
+    if len(looks) < ENOUGH_LOOKS and 0 < made.number <= SLOTS * others:
         return False
     if len(looks) < 2:
         return made.number >= step_count(recording)

@@ -116,6 +116,17 @@ def collected_for_a_while(code: Code, line: Source) -> bool:
     return not code.in_loop(line) or (code.in_function(line) and bool(names) and not any(map(code.keeps, names)))
 
 
+def collected_for(code: Code, line: Source) -> Source | None:
+    """The line of the same function that collects what the statement at a line reads: `draws = np.stack([...])`."""
+    file, statement = code.file(line.file), code.statement(line)
+    if file is None or statement is None:
+        return None
+    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    function = file.enclosing(line.line)
+    made = [at for name in names for at in code.assigns(name, file.name) if file.enclosing(at.line) is function]
+    return next((at for at in made if at != line and function and collected_for_a_while(code, at)), None)
+
+
 def copied_and_kept(code: Code, line: Source) -> list[str]:
     """Names whose contents the statement at a line writes out again, and that are there afterwards as well: each was
     given something in the same function or in the script itself, and nobody deletes it or gives it something else."""

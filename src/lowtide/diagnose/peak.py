@@ -7,8 +7,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from lowtide.diagnose.code import Code, read_code
-from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in
-from lowtide.diagnose.origins import blamed_caller, collected_by, copied_and_kept, made_empty, sized_by, taken_from
+from lowtide.diagnose.evidence import is_users, is_worth, likeliest, names_in, step_of
+from lowtide.diagnose.origins import (
+    blamed_caller,
+    collected_by,
+    collected_for,
+    copied_and_kept,
+    made_empty,
+    sized_by,
+    taken_from,
+)
 from lowtide.diagnose.step import sizes_in
 from lowtide.diagnose.types import ADVICE, PROBLEM, Finding
 from lowtide.known import known_on
@@ -45,7 +53,8 @@ def by_line(recording: Recording) -> Iterator[Finding]:
         if found := list(_by_line(recording, detail)):
             yield from found
             return
-    yield from _by_samples(recording)
+    if all(step is not None and step.kind == "stretch" for step in (step_of(recording, d) for d in full)):
+        yield from _by_samples(recording)  # eager code that was there before anybody looked
 
 
 def _by_line(recording: Recording, detail: Detail) -> Iterator[Finding]:
@@ -220,7 +229,8 @@ def _for_a_moment(recording: Recording, samples: list[Sample]) -> Iterator[Findi
         return
     size = (top.rss_bytes or 0) - later[len(later) // 2]
     near = _line_near(samples, top)
-    source, least = _changed_at(recording, near), LARGE if near in _training_lines(recording) else NOTABLE
+    source = _changed_at(recording, near and (collected_for(read_code(recording), near) or near))
+    least = LARGE if near in _training_lines(recording) else NOTABLE
     if source is not None and is_worth(recording, size, least) and not _in_step(recording, top.time):
         yield Finding(
             "host-peak", ADVICE, f"for a moment the process has {format_size(size)} more than later",

@@ -76,11 +76,15 @@ class Replay:
             self._handles[buffer] = self._handles[buffer] or self._allocator.allocate(self._sizes[buffer])
 
     def prepare(self, preparation: Preparation) -> Preparation:
-        """Do what `preparation` says, growing no further than the limit allows; returns what was done."""
+        """Do what `preparation` says, growing no further than the limit allows; returns what was done.
+
+        What is set apart is in use all at once for a moment, which may be more than the step ever needs.
+        """
         allocator = self._allocator
         for buffer in self._constants:
             allocator.free(self._handles[buffer])
             self._handles[buffer] = 0
+        allocator.reset_peak()
         holes = allocator.free_chunks[:-1] if preparation.side_by_side else []
         stopped = [allocator.allocate(size) for size in holes]
         gaps = []
@@ -91,7 +95,6 @@ class Replay:
         for gap in (*gaps, *stopped):
             allocator.free(gap)
         grow = min(preparation.grow, (allocator.limit - allocator.reserved) // QUANTUM * QUANTUM)
-        allocator.reset_peak()
         allocator.free(allocator.allocate(grow))
         self.prepared_peak = allocator.peak
         self._place_constants()
