@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import BadUse
+from lowtide.errors import BadUse, Infeasible
 from lowtide.machine import memory
 from lowtide.plan import Plan, make_plan, plan_curve, plan_facts
 from lowtide.plan.aside import MakePlan, make_plan_aside
@@ -174,10 +174,10 @@ def _planning(budget: str | int, seconds: float) -> MakePlan:
     parse_size(budget, of=100)  # one that is none is refused before anything is done
     limits: list[int] = []
 
-    def make(program: Program, batch: int, ahead: int, like: Pattern | None) -> Plan:
+    def make(program: Program, batch: int, more_ahead: int, like: Pattern | None) -> Plan:
         if not limits:
             limits.append(_bytes_of(budget, program, batch))
-        return make_plan_aside(program, limits[0], batch, seconds, ahead, like)
+        return make_plan_aside(program, limits[0], batch, seconds, more_ahead, like)
 
     return make
 
@@ -220,17 +220,38 @@ def fit_target(
     target: str, arguments: Sequence[str], budget: str, seconds: float, on_plan: Callable[[dict[str, Any]], None]
 ) -> int:
     """Run a script with its training step planned for `budget`; returns the script's exit code."""
-    from lowtide.tf.child import capture_target, require_script
+    from lowtide.tf.child import NoRoomToBegin, capture_target, require_script
     from lowtide.tf.child import fit_target as fit
 
     require_script(target)
-    if is_share(budget):
-        program = capture_target(target, arguments).program
-        limit = _bytes_of(budget, program, program.batch)
+    captured = capture_target(target, arguments) if is_share(budget) else None
+    if captured is not None:
+        captured.require_fit()
+        limit = _bytes_of(budget, captured.program, captured.program.batch)
     else:
         limit = parse_size(budget)
     _check_limit(budget, limit)
-    return fit(target, arguments, limit, seconds, on_plan)
+    try:
+        return fit(target, arguments, limit, seconds, on_plan)
+    except NoRoomToBegin as error:
+        captured = captured or capture_target(target, arguments)
+        captured.require_fit()
+        raise _larger_than_before_the_step(str(error), captured.program, limit, seconds) from None
+
+
+def _larger_than_before_the_step(what: str, program: Program, limit: int, seconds: float) -> Infeasible:
+    """A budget that a script goes beyond before it trains: what it has by then, and the smallest for its step."""
+    there = sum(chunk.bytes for chunk in program.chunks or () if chunk.in_use)
+    try:
+        smallest = make_plan(program, limit, seconds=seconds).peak
+    except Infeasible as refusal:
+        smallest = refusal.smallest_bytes
+    least = -(-max(smallest, there) // LEAST_LIMIT) * LEAST_LIMIT
+    return Infeasible(
+        f"{what}. It has {format_size(there)} on the device when it begins to train, and the smallest budget for its "
+        f"step is {format_size(least)}, if making what it has does not need more for a moment",
+        least,
+    )
 
 
 def _check_limit(budget: str, limit: int) -> None:

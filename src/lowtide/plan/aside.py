@@ -15,12 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lowtide.errors import Infeasible, LowtideError
-from lowtide.plan.plan import BATCHES_AHEAD, Pattern, Plan, make_plan
+from lowtide.plan.plan import Pattern, Plan, make_plan
 from lowtide.plan.store import load_plan, save_plan
 from lowtide.program import Program, load_program, save_program
 
 MakePlan = Callable[[Program, int, int, Pattern | None], Plan]
-"""(the step, a batch, how many batches may come to lie beside it, how a step of the same ops runs) -> its plan."""
+"""(the step, a batch, how many batches more than usual may come to lie beside it, how a step of the same ops runs) ->
+its plan."""
 
 PROGRAM, REQUEST, PLAN, INFEASIBLE = "program.lowtide", "request.json", "plan.lowtide", "infeasible.json"
 
@@ -30,14 +31,14 @@ def make_plan_aside(
     budget: int,
     batch: int,
     seconds: float,
-    ahead: int = BATCHES_AHEAD,
+    more_ahead: int = 0,
     like: Pattern | None = None,
 ) -> Plan:
     """As `make_plan`, for callers that have TensorFlow loaded."""
     with tempfile.TemporaryDirectory(prefix="lowtide-plan-") as name:
         folder = Path(name)
         save_program(program, folder / PROGRAM)
-        request = {"budget": budget, "batch": batch, "seconds": seconds, "ahead": ahead, "like": like}
+        request = {"budget": budget, "batch": batch, "seconds": seconds, "more_ahead": more_ahead, "like": like}
         (folder / REQUEST).write_text(json.dumps(request))
         command = [sys.executable, "-m", "lowtide.plan.aside", name]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -51,7 +52,7 @@ def make_plan_aside(
 
 def planning(budget: int, seconds: float) -> MakePlan:
     """How to plan whatever comes for a budget."""
-    return lambda program, batch, ahead, like: make_plan_aside(program, budget, batch, seconds, ahead, like)
+    return lambda program, batch, more_ahead, like: make_plan_aside(program, budget, batch, seconds, more_ahead, like)
 
 
 def main(name: str) -> None:

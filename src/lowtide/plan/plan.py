@@ -44,7 +44,8 @@ SPARE = 0.004  # of the budget, for what the simulator does not know
 SPARE_BYTES = 1 << 15  # and so many bytes
 SMALL = 16 << 20  # bytes: of fewer, how an allocator cuts its pieces is percents
 SPARE_OF_SMALL = 0.06  # of a budget that is small
-BATCHES_AHEAD = 2  # batches that an input pipeline may have ready on the device besides the one that trains
+BATCHES_AHEAD, MOST_AHEAD = 2, 8  # batches that an input pipeline may have ready besides the one that trains
+FOR_MORE_AHEAD = 0.02  # of a budget: how many tf.data makes ready it tunes by itself, so where they are small, for more
 
 
 class Pattern(NamedTuple):
@@ -101,23 +102,23 @@ def make_plan(
     seconds: float = 20.0,
     report: Report = silent,
     costs: Costs = op_seconds,
-    ahead: int = BATCHES_AHEAD,
+    more_ahead: int = 0,
     like: Pattern | None = None,
 ) -> Plan:
     """The cheapest plan found whose chunks stay within `budget`, residents included; `Infeasible` if there is none.
 
     `seconds` is a limit: the search ends before that when it no longer improves, and then it is the same every time.
-    `ahead` batches may come to lie beside the step. `like` is how a step of the same ops runs: if that fits this one,
-    too, there is no search.
+    `more_ahead` batches more than usual may come to lie beside the step. `like` is how a step of the same ops runs: if
+    that fits this one, too, there is no search.
     """
     size = program.batch if batch is None else batch
     deadline = monotonic() + seconds
     program = written_in_place(program)
     if like is not None:
-        known = _Search(program, size, budget, costs, ahead, like.order).as_it_is(like.schedule)
+        known = _Search(program, size, budget, costs, more_ahead, like.order).as_it_is(like.schedule)
         if known is not None:
             return known
-    search = _Search(program, size, budget, costs, ahead)
+    search = _Search(program, size, budget, costs, more_ahead)
     best: Plan | None = None
     for attempt in range(ATTEMPTS):
         left = deadline - monotonic()
@@ -137,20 +138,26 @@ def make_plan(
 
 def spare_in(program: Program, batch: int, budget: int) -> int:
     """Bytes of a budget that a plan leaves alone."""
-    return int(budget * _spare_share(program, budget)) + SPARE_BYTES + bytes_ahead(program, batch)
+    return int(budget * _spare_share(program, budget)) + SPARE_BYTES + bytes_ahead(program, batch, budget)
 
 
 def _spare_share(program: Program, budget: int) -> float:
     return SPARE_OF_SMALL if budget < SMALL else LOOSE_ENDS if has_loose_ends(program) else SPARE
 
 
-def bytes_ahead(program: Program, batch: int) -> int:
-    return BATCHES_AHEAD * sum(program.argument_bytes(batch))
+def batches_ahead(program: Program, batch: int, budget: int) -> int:
+    """How many batches may come to lie beside the step that has one."""
+    one = max(1, sum(program.argument_bytes(batch)))
+    return min(MOST_AHEAD, max(BATCHES_AHEAD, int(FOR_MORE_AHEAD * budget / one)))
+
+
+def bytes_ahead(program: Program, batch: int, budget: int) -> int:
+    return batches_ahead(program, batch, budget) * sum(program.argument_bytes(batch))
 
 
 def budget_for(program: Program, batch: int, peak: int) -> int:
     """The smallest budget that a plan with this peak is within."""
-    needed = peak + SPARE_BYTES + bytes_ahead(program, batch)
+    needed = peak + SPARE_BYTES + bytes_ahead(program, batch, peak)
     return int(needed / (1 - _spare_share(program, needed))) + 1
 
 
@@ -158,9 +165,11 @@ class _Search:
     """One step, one batch, one budget: what a plan has to fit, and what a schedule comes to."""
 
     def __init__(
-        self, program: Program, size: int, budget: int, costs: Costs, ahead: int, order: Sequence[int] | None = None
+        self, program: Program, size: int, budget: int, costs: Costs, more_ahead: int,
+        order: Sequence[int] | None = None,
     ) -> None:
-        self.program, self.size, self.budget, self.ahead = program, size, budget, ahead
+        self.program, self.size, self.budget = program, size, budget
+        self.ahead = batches_ahead(program, size, budget) + more_ahead
         self.order = tidy_order(program, size) if order is None else order
         self.before = simulate(program, size, self.order)
         self.account = Account(program, size, self.order, self.before)

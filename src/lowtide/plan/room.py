@@ -23,7 +23,7 @@ PIPELINES = ((0, 1.0), (0, 0.15), (1, 0.15))
 as soon as one is taken, so early in the step, unless it is slow."""
 LARGE_SIZES = 4  # sizes of tensors that matter for that
 SMALLEST_GAP = 1 << 16  # bytes
-GRAIN, COARSE = 1 << 20, 16  # a limit is in whole MiB; of so many, one is little
+GRAIN = 1 << 20  # a limit is in whole MiB
 
 
 def is_all_there_is(chunks: Sequence[Chunk] | None, budget: int) -> bool:
@@ -110,21 +110,20 @@ def _ways(steps: Steps, chunks: Sequence[Chunk], ahead: int) -> Iterator[tuple[i
 def smallest_region(several: Sequence[Steps], ahead: int, low: int, high: int) -> int:
     """The smallest allocator like this one that one of these goes through, above `low`, to two parts in a hundred.
 
-    `high` is a guess. In whole MiB where that matters little: a limit is given in those, and what goes through some
-    bytes need not go through a few more.
+    `high` is a guess. In whole MiB: a limit is given in those, and what goes through some bytes need not go through a
+    few more.
     """
     chunks = several[0].program.chunks or ()
     tries = max(FEWEST_TRIES, TRIES // len(several))
-    grain = GRAIN if low > COARSE * GRAIN else QUANTUM
 
     def goes(size: int) -> bool:
         there = resized(chunks, size)
         return any(fit_within(steps, there, ahead, tries) is not None for steps in several)
 
-    low, high = low // grain * grain, -(-high // grain) * grain
+    low, high = low // GRAIN * GRAIN, -(-high // GRAIN) * GRAIN
     while not goes(high):
-        low, high = high, -(-(high + high // 8) // grain) * grain
-    while high - low > max(grain, high // 50):
-        middle = (low + high) // 2 // grain * grain
+        low, high = high, -(-(high + high // 8) // GRAIN) * GRAIN
+    while high - low > max(GRAIN, high // 50):
+        middle = (low + high) // 2 // GRAIN * GRAIN
         low, high = (low, middle) if goes(middle) else (middle, high)
     return high

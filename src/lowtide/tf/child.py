@@ -36,8 +36,16 @@ class ScriptFailed(LowtideError):
     exit_code = 1
 
 
+class NoRoomToBegin(ScriptFailed):
+    """A script that is to fit was refused memory before its first training step."""
+
+
 RUN_EAGERLY = "run_eagerly=True"
 NO_GRAPH = f"the model is compiled with {RUN_EAGERLY} and has no graph to plan: compile it without"
+IN_A_SESSION = (
+    "the script trains with a v1 Session, and fit plans a Keras model or a tf.function; put the step into a "
+    "tf.function, or use `lowtide predict`, which takes a Session"
+)
 ORDERED_BY_XLA = "the step is compiled with jit_compile=True, and XLA keeps no order: compile it without"
 
 
@@ -47,6 +55,13 @@ class Captured:
 
     program: Program
     compiler: str
+    in_session: bool = False
+
+    def require_fit(self) -> None:
+        """What `fit` can run by a plan."""
+        if self.in_session:
+            raise BadUse(IN_A_SESSION)
+        self.require_order()
 
     def require_order(self) -> None:
         """A plan is an order of ops in a graph."""
@@ -106,7 +121,9 @@ def fit_target(
             code = _let_it_go(child, folder, on_plan)
         if (folder / "answer.json").exists():
             answer = json.loads((folder / "answer.json").read_text())
-            raise _error(answer["exit_code"], answer["error"])
+            raise NoRoomToBegin(answer["error"]) if answer.get("too_early") else _error(
+                answer["exit_code"], answer["error"]
+            )
         if code < 0:
             hint = f", as TensorFlow may be where the allocator has no more; {LARGER}" if -code in _ABORTS else ""
             raise ScriptFailed(f"{target} was ended by {_cause(code)}{hint}")
@@ -176,7 +193,7 @@ def _read_answer(folder: Path, target: str, code: int) -> Captured:
         raise ScriptFailed(f"{target} was ended by {_cause(code)} before its first training step") from None
     if answer["exit_code"]:
         raise _error(answer["exit_code"], answer["error"])
-    return Captured(load_program(folder / "program.lowtide"), answer["compiler"])
+    return Captured(load_program(folder / "program.lowtide"), answer["compiler"], answer["in_session"])
 
 
 def _cause(code: int) -> str:

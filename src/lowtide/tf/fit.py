@@ -13,7 +13,7 @@ import tensorflow as tf
 from lowtide.errors import BadUse, Infeasible, NotCapturable
 from lowtide.plan import Plan
 from lowtide.plan.aside import MakePlan
-from lowtide.plan.plan import BATCHES_AHEAD, Pattern
+from lowtide.plan.plan import Pattern
 from lowtide.program import Program
 from lowtide.tf import compat, profile
 from lowtide.tf.capture import Step
@@ -168,7 +168,7 @@ class PlannedStep:
         refused: Infeasible | None = None
         for more in dict.fromkeys((min(MOST_AHEAD, room.in_batches(grown)), 0)):
             try:
-                return self._plan_anew(known, known.batch, BATCHES_AHEAD + more)
+                return self._plan_anew(known, known.batch, more)
             except Infeasible as error:
                 refused = error
         if refused is not None and grown > much:
@@ -176,11 +176,11 @@ class PlannedStep:
         room.trust_up_to(known.at_first + much)
         return None
 
-    def _plan_anew(self, known: Variant, batch: int, ahead: int = BATCHES_AHEAD) -> None:
+    def _plan_anew(self, known: Variant, batch: int, more_ahead: int = 0) -> None:
         """The step as it was is let go before: its constants and what it sets apart do not lie beside the new one."""
         del known.call
         try:
-            known.replan(*self._planned(known.step, batch, ahead, known.plan.pattern))
+            known.replan(*self._planned(known.step, batch, more_ahead, known.plan.pattern))
         except BaseException:
             known.call = planned_call(known.step, known.plan)
             raise
@@ -202,10 +202,10 @@ class PlannedStep:
         chosen = larger or max((one for one in same if one[0] < size), default=None)
         return chosen[1] if chosen else None
 
-    def _planned(self, step: Step, batch: int, ahead: int = BATCHES_AHEAD, like: Pattern | None = None) -> Planned:
+    def _planned(self, step: Step, batch: int, more_ahead: int = 0, like: Pattern | None = None) -> Planned:
         """Planned for the allocator as it is now."""
         try:
-            plan = self._make(program_as_it_lies(step), batch, ahead, like)
+            plan = self._make(program_as_it_lies(step), batch, more_ahead, like)
         except Infeasible as error:
             if not self.variants:
                 raise

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from lowtide.errors import BadUse, Infeasible
 from lowtide.program import Program
-from lowtide.tf.child import LARGER
+from lowtide.tf.child import IN_A_SESSION, LARGER
 from lowtide.units import format_size
 
 
@@ -72,12 +72,9 @@ class Planning:
         return step
 
     def session(self, session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> NoReturn:
-        raise BadUse(
-            "the script trains with a v1 Session, and fit plans a Keras model or a tf.function; put the step into a "
-            "tf.function, or use `lowtide predict`, which takes a Session"
-        )
+        raise BadUse(IN_A_SESSION)
 
-    def _make(self, program: Program, batch: int, ahead: int, like: Any) -> Any:
+    def _make(self, program: Program, batch: int, more_ahead: int, like: Any) -> Any:
         from lowtide.plan import plan_facts
         from lowtide.plan.aside import make_plan_aside
         from lowtide.simulate.plain import plain_range
@@ -89,7 +86,7 @@ class Planning:
             unless = " unless an earlier plan will do"
         print(f"lowtide: planning {why}{what}, about {self._seconds:.0f} s{unless} ...", file=sys.stderr, flush=True)
         with self._noting_interrupts():
-            plan = make_plan_aside(program, self._budget, batch, self._seconds, ahead, like)
+            plan = make_plan_aside(program, self._budget, batch, self._seconds, more_ahead, like)
         if not self.planned:
             self.planned = True
             facts = plan_facts(plan, plain_range(program, batch))

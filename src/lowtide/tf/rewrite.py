@@ -52,7 +52,7 @@ def planned_graph(graph_def: GraphDef, plan: Plan) -> GraphDef:
     if timeline.peak - timeline.resident < SMALL and plan.budget < FAR * timeline.chunk_peak:
         return _executed(graph_def, executions, None)  # only the whole order is safe
     walled = is_all_there_is(program.chunks, plan.budget)
-    ceiling = Ceiling(plan.budget, bytes_ahead(program, timeline.batch), walled)
+    ceiling = Ceiling(plan.budget, bytes_ahead(program, timeline.batch, plan.budget), walled)
     loose = loosened(program, timeline.batch, range(len(program.ops)), timeline, ceiling)
     return _executed(graph_def, executions, loose)
 

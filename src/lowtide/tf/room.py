@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from lowtide.plan import Plan
-from lowtide.plan.plan import BATCHES_AHEAD
+from lowtide.plan.plan import batches_ahead
 from lowtide.plan.room import PIPELINES, is_all_there_is
 from lowtide.program import Chunk
 from lowtide.simulate import Steps
@@ -75,9 +75,11 @@ class Room:
         pieces = self._pieces(chunks)
         if not crowded and any(_does_as_well(pieces, known) for known in self._known):
             return True
-        steps = self._steps = self._steps or Steps(self._plan.program, self._plan.timeline.batch)
+        plan = self._plan
+        steps = self._steps = self._steps or Steps(plan.program, plan.timeline.batch)
+        ahead = batches_ahead(plan.program, plan.timeline.batch, plan.budget)
         for number, (fewer, early) in list(enumerate(PIPELINES))[self._beside :]:
-            if steps.goes_on_beside_a_pipeline(chunks, BATCHES_AHEAD - fewer, early):
+            if steps.goes_on_beside_a_pipeline(chunks, ahead - fewer, early):
                 self._beside = self._beside if self._known else number
                 self._known = [*self._known[1 - MOST_KNOWN :], pieces]
                 return True

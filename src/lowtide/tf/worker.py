@@ -98,7 +98,8 @@ def _fit(request: Mapping[str, Any], folder: Path) -> NoReturn:
     except BaseException as error:  # noqa: BLE001  # the script's own failure, shown as Python would show it
         _print_script_traceback(error)
         if out_of_memory(type(error).__name__, str(error)):
-            _leave(folder, SCRIPT_FAILED, error=f"{path} asked for more than the budget {planning.when_refused()}")
+            words = f"{path} asked for more than the budget {planning.when_refused()}"
+            _leave(folder, SCRIPT_FAILED, error=words, too_early=not planning.planned)
         if planning.refused:  # of which this may be a consequence
             words = f"it had asked for more than the budget {planning.when_refused()}"
             _leave(folder, SCRIPT_FAILED, error=f"{path} failed, and {words}")
@@ -250,14 +251,14 @@ class _Capture:
         if needs_rehearsal(program):
             why = "a v1 graph is not rehearsed: a loop counts as one trip, an open shape as nothing"
             program = unanswered(program, why)
-        self._write(program, "")
+        self._write(program, "", in_session=True)
 
-    def _write(self, program: Program, compiler: str) -> NoReturn:
+    def _write(self, program: Program, compiler: str, in_session: bool = False) -> NoReturn:
         from lowtide.tf import profile
 
         chunks = program.chunks or profile.chunks()
         save_program(replace(program, chunks=chunks), self._folder / "program.lowtide")
-        _leave(self._folder, CAPTURED, compiler=compiler)
+        _leave(self._folder, CAPTURED, compiler=compiler, in_session=in_session)
 
 
 @contextlib.contextmanager
