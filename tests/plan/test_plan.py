@@ -8,7 +8,7 @@ import pytest
 
 from lowtide.errors import Infeasible
 from lowtide.plan import check, make_plan, problem_of, with_copies
-from lowtide.plan.plan import budget_for
+from lowtide.plan.plan import batches_ahead, budget_for, bytes_ahead
 from lowtide.program import Dim, Op, Program, Value, verify
 from lowtide.simulate import simulate, tidy_order
 
@@ -85,6 +85,15 @@ def test_the_smallest_that_is_named_is_never_above_what_no_plan_needs(depth: int
     smallest = refusal.value.smallest_bytes
     assert WIDE.bytes(4) < smallest <= budget_for(program, 4, unplanned)
     assert make_plan(program, smallest, seconds=1).peak <= smallest
+
+
+def test_small_batches_may_wait_in_numbers_and_large_ones_two_at_a_time() -> None:
+    program = step_of_layers(2)
+    one = sum(program.argument_bytes(4))
+    assert batches_ahead(program, 4, 10 * one) == 2
+    assert batches_ahead(program, 4, 250 * one) == 5
+    assert batches_ahead(program, 4, 10_000 * one) == 8
+    assert bytes_ahead(program, 4, 250 * one) == 5 * one
 
 
 def test_a_copy_is_read_by_what_follows_it_and_the_original_by_what_came_before() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.program import Dim, Program
+from lowtide.program import Dim, Op, Program
 from lowtide.simulate import CATEGORIES, fits, forecast, largest_batch, largest_buffers, simulate, tidy_order
-from tests.drafts import KB, ROW, SQUARE, chain, kept_for_backward, random_programs
+from tests.drafts import KB, ROW, SCALAR, SQUARE, Draft, chain, kept_for_backward, random_programs
 
 PROGRAMS = {"chain": chain(5), "wide": chain(3, shape=(Dim(2, 3), Dim(512))), "trained": kept_for_backward(3)}
 
@@ -110,3 +110,30 @@ def test_a_step_that_outgrows_every_budget_has_a_largest_batch_within_reason() -
     tiny = chain(1, shape=(Dim(0, 1),))
     assert largest_batch(tiny, 1 << 40) == 1 << 20
     assert simulate(chain(1, shape=ROW), 1).peak == 2 * KB
+
+
+def round_once_a_sample() -> Program:
+    """A loop that goes round as often as there are samples, over a matrix of one row each."""
+    body, condition, draft = Draft(), Draft(), Draft()
+    for inside in (body, condition):
+        inside.argument("i", SCALAR, "int32")
+    more = condition.op("more", "Less", 0, 0, shape=SCALAR, dtype="bool")
+    one = body.op("one", "AddV2", 0, 0, shape=SCALAR, dtype="int32")
+    x, start = draft.argument("x", ROW), draft.argument("start", SCALAR, "int32")
+    made = draft.op("forward", "Neg", x, shape=ROW)
+    ended = draft.value(SCALAR, "int32")
+    functions = [condition.program(more), body.program(one)]
+    draft.ops.append(Op("loop", "While", (start,), (ended,), bodies=(0, 1), trips=Dim(0, 1)))
+    return draft.program(made, ended, functions=functions, batch=8)
+
+
+def test_the_largest_batch_of_a_step_that_runs_longer_for_more_samples_is_by_the_law_and_says_so() -> None:
+    program = round_once_a_sample()
+    answer = forecast(program, budget=1 << 30)
+    assert answer.per_sample and answer.largest_batch
+    assert abs(answer.largest_batch * answer.per_sample / (1 << 30) - 1) < 0.2
+    (note,) = answer.notes
+    assert (note.what, note.treatment) == ("the largest batch", "assumed")
+    few = forecast(program, budget=answer.peak * 4)
+    assert few.largest_batch and few.largest_batch < 100
+    assert not few.notes, "played as it is"

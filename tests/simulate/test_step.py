@@ -170,6 +170,13 @@ def test_gaps_that_are_to_lie_side_by_side_keep_their_size_whatever_holes_there_
     assert found == {False: 2, True: 3}
 
 
+def test_what_is_set_apart_is_in_use_for_a_moment_and_counts_as_the_peak_that_it_is() -> None:
+    (trace,) = run(chain(3), 4)
+    replay = Replay(chain(3), trace)
+    replay.prepare(Preparation(((512 * KB, 4),)))
+    assert replay.prepared_peak >= 4 * 512 * KB > replay.resident
+
+
 def test_tensors_between_small_change_and_a_size_have_a_gap_each_that_is_alive_at_once() -> None:
     program = kept_for_backward(6)
     steps = Steps(program, 4)

@@ -189,6 +189,13 @@ def test_half_of_a_batch_has_its_size_at_every_batch_and_a_loop_over_it_its_trip
     assert simulate(program, 64).peak > 32 * 32 * 8 * 4  # what each trip keeps
 
 
+def test_a_list_that_a_loop_fills_row_by_row_is_as_long_as_the_batch_and_not_empty() -> None:
+    program = trained(lambda x: tf.map_fn(lambda row: tf.tanh(row), x), tf.ones([16, 8]))
+    assert all("gradient" in note.what for note in program.notes), "what the way back stacks is tried out"
+    assert {op.trips.at(64) for op in loops(program) if op.trips} == {64}
+    assert "B,8" in shapes(program, "TensorListStack")
+
+
 def test_what_is_no_line_in_the_batch_is_named_and_right_at_the_batches_in_question() -> None:
     seen = Seen(batches=(100,))
     weight = tf.Variable(tf.ones([8, 8]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,21 @@ def test_an_unmodified_script_trains_to_its_end_on_an_allocator_of_that_size(tmp
     refused = subprocess.run([*command, "8MiB", str(script)], capture_output=True, text=True, check=False)
     assert refused.returncode == 3
     assert "smallest budget reached" in refused.stderr.strip().splitlines()[-1]
+
+
+def test_a_budget_that_is_gone_before_the_first_step_is_answered_with_the_smallest_that_would_do(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"import tensorflow as tf\nE = tf.Variable(tf.ones((3000, 1000)))\n{SCRIPT}")
+    command = [sys.executable, "-m", "lowtide.cli.main", "fit", "--seconds", "3", "--budget", "9MiB", str(script)]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = refused.stderr.strip().splitlines()[-1]
+    assert refused.returncode == 3, words
+    assert "before its first training step" in words
+    least = re.search(r"smallest budget for its step is (\d+)\.00 MiB", words)
+    assert least is not None, words
+    assert int(least[1]) > 3000 * 1000 * 4 >> 20
 
 
 LARGE_DATA = MODEL + """x, y = np.random.rand(600, 64, 64, 3), np.random.randint(0, 5, 600)

@@ -336,6 +336,15 @@ def test_a_v1_graph_and_its_session(tmp_path: Path) -> None:
     assert answer["per_sample_bytes"] > 0
 
 
+def test_a_v1_session_is_refused_by_fit_before_anything_runs_in_a_budget(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(V1))
+    for budget in ("70%", "3MiB"):
+        done = lowtide("fit", "--budget", budget, str(script), cwd=tmp_path)
+        assert done.returncode == 2, done.stderr[-600:]
+        assert "trains with a v1 Session" in done.stderr.splitlines()[-1]
+
+
 V1_SPLIT = """
     import numpy as np
     import tensorflow as tf

@@ -16,7 +16,10 @@ _BYTES = re.compile(r"(?:failed to allocate|tried to allocate|Out of memory.*?al
 _NODE = re.compile(r"\{\{node (?P<node>[^}]+)\}\}")
 _OP = re.compile(r"\[Op:(?P<op>\w+)\]")
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16"}
-_SIGNS = ("OOM when allocating", "Dst tensor is not initialized", "std::bad_alloc", "Out of memory", "failed to alloc")
+_SIGNS = (
+    "OOM when allocating", "Dst tensor is not initialized", "std::bad_alloc", "Out of memory", "failed to alloc",
+    "Cannot parse tensor from proto",  # a constant for which there is no room
+)
 
 
 def refusal_of(message: str, source: Source | None) -> Refusal | None:
