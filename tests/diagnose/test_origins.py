@@ -232,10 +232,10 @@ def test_what_is_kept_under_a_key_is_named_where_a_function_returns_it() -> None
 
 def test_an_array_that_a_function_multiplies_is_named_where_it_is_called() -> None:
     windows = "def cut(v):\n    return np.stack([v[i : i + 200] for i in range(len(v))])\nx = cut(series)\n"
-    found = multiplied_for(Code(recording(windows)), at(3))
+    found = multiplied_for(Code(recording(windows)), at(3), "x")
     assert (found.names, found.surely) == (frozenset({"series"}), True)
     plain = windows.replace("np.stack([v[i : i + 200] for i in range(len(v))])", "v[::2]")
-    assert not multiplied_for(Code(recording(plain)), at(3)).surely
+    assert not multiplied_for(Code(recording(plain)), at(3), "x").surely
 
 
 def test_copies_of_one_line_count_together() -> None:

@@ -98,6 +98,10 @@ def test_windows_are_named_in_the_function_that_copies_them() -> None:
     code = "def windows(s):\n    return np.array([s[i : i + 96] for i in range(9)])\nx = windows(signal)\nuse(x)\n"
     row = held("array", "x (global of train.py)", 1, 300)
     assert told(recording(code, census=(row,)))[0] == ("array-many-times", at(2))
+    beside = code.replace("x = windows(signal)", "x, y = windows(signal), signal[9:]")
+    assert told(recording(beside, census=(row,)))[0] == ("array-many-times", at(2))
+    labels = held("array", "y (global of train.py)", 1, 300)
+    assert "array-many-times" not in [id_ for id_, _ in told(recording(beside, census=(labels,)))]
 
 
 def test_a_loop_of_a_function_is_named_where_it_is_handed_the_function_however_deep_the_op() -> None:
@@ -148,6 +152,30 @@ def test_what_a_comprehension_collects_for_a_while_is_no_growth() -> None:
     assert "host-growth" not in [id_ for id_, _ in found]
     kept = replace(run, sources={at(1).file: code.replace("return draws.mean(0)", "history.append(draws)")})
     assert "host-growth" in [id_ for id_, _ in told(kept)]
+
+
+def test_a_writer_whose_queue_is_short_has_no_summaries_waiting() -> None:
+    code = "writer = tf.summary.create_file_writer(folder, max_queue=9999)\ntf.summary.image('x', y)\n"
+    risen = recording(code, host=9)
+    assert ("summaries-waiting", at(1)) in told(risen)
+    short = replace(risen, sources={at(1).file: code.replace("9999", "2")})
+    assert "summaries-waiting" not in [id_ for id_, _ in told(short)]
+
+
+def test_a_line_of_a_layers_own_code_is_told_and_not_the_line_that_calls_the_layer() -> None:
+    code = "class A(Layer):\n    def call(self, x):\n        s = x @ x\n        return s\nlayer = A()\nlayer(x)\n"
+    rows = [(site("MatMul", 3, layer="a"), "temporaries", 400, 5, 90, SQUARE)]
+    run = recording(code, kind="call", line=6, details=(detail(rows),))
+    run = replace(run, steps=tuple(step._replace(name="a") for step in run.steps))
+    assert ("peak-by-line", at(3)) in told(run)
+
+
+def test_fits_copy_of_what_the_script_holds_is_told_where_that_is_made() -> None:
+    code = "big = tf.image.resize(x, (128, 128))\nmodel.fit(big)\n"
+    rows = [(site("MakeIterator", 2), "inputs", 400, 5, 90, SQUARE)]
+    row = held("tensor", "big (global of train.py)", 1, 300)
+    found = told(recording(code, kind="fit", line=2, details=(detail(rows),), census=(row,)))
+    assert found[0] == ("held-by-name", at(1))
 
 
 def test_the_variables_of_a_model_are_not_more_of_them() -> None:

@@ -234,7 +234,7 @@ def many_times(recording: Recording) -> Iterator[Finding]:
             arrays[name] = max(row, arrays.get(name, row), key=lambda r: r.bytes)
     for name, row in arrays.items():
         for line in code.assigns(name):
-            found = multiplied_for(code, line)
+            found = multiplied_for(code, line, name)
             parts = sum(arrays[part].bytes for part in found.names if part in arrays and part != name)
             if (parts or found.surely) and row.bytes >= 2 * parts and is_worth(recording, row.bytes, NOTABLE):
                 copies = [r.bytes for r in recording.census if r.kind == "tensor" and r.example == row.example]
@@ -243,10 +243,12 @@ def many_times(recording: Recording) -> Iterator[Finding]:
                 yield _many_times(recording, row.example, size, made, found.names, parts, row.holder)
     for given in _once(d for d in recording.data if d.what in COPIES):  # and then let go, but for the copy
         names = [name for name in _arguments(recording, given.source) if name not in arrays]
-        lines = [line for name in names for line in code.assigns(name, given.source.file if given.source else None)]
-        surely = ((line, found.names) for line in lines if (found := multiplied_for(code, line)).surely)
+        file = given.source.file if given.source else None
+        # Of several that are gone nobody knows whose copy it is.
+        lines = [(line, name) for name in names for line in code.assigns(name, file)] if len(names) == 1 else []
+        surely = ((line, found.names) for line, name in lines if (found := multiplied_for(code, line, name)).surely)
         example = f"{given.dtype} {given.shape}"
-        is_told = any(row.example == example for row in arrays.values())
+        is_told = any(row.example.partition(" ")[2] == given.shape for row in arrays.values())  # or is of another array
         if not is_told and is_worth(recording, given.bytes, NOTABLE) and (first := next(surely, None)) is not None:
             yield _many_times(recording, example, given.bytes, *first, 0, "")
 

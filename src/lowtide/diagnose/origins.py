@@ -50,18 +50,23 @@ def made_for(code: Code, call: Source, argument: str = "") -> Source | None:
 def returned_by(code: Code, line: Source, name: str) -> Source:
     """Where the function that the statement at `line` has `name` from makes it: `x, y = load()`. Else the line."""
     statement, file = code.statement(line), code.file(line.file)
-    call = statement.value if isinstance(statement, ast.Assign) else None
+    call = _given(statement, statement.value, name) if isinstance(statement, ast.Assign) else None
     function = file.function_named(last_name(call.func)) if file and isinstance(call, ast.Call) else None
     if file is None or function is None or not isinstance(statement, ast.Assign):
         return line
     returns = _returns(file, function)
-    value = returns[0].value if len(returns) == 1 else None
-    target = statement.targets[0]
-    if isinstance(value, ast.Tuple) and isinstance(target, ast.Tuple) and len(value.elts) == len(target.elts):
-        value = next((v for t, v in zip(target.elts, value.elts, strict=True) if last_name(t) == name), None)
+    value = _given(statement, returns[0].value, name) if len(returns) == 1 else None
     if value is None or isinstance(value, ast.Tuple):
         return line
     return _made_in(code, file, function, value) or line
+
+
+def _given(statement: ast.Assign, value: ast.expr | None, name: str) -> ast.expr | None:
+    """What `name` is given of a value, part by part where both are tuples: `x, y = load(), 1`."""
+    target = statement.targets[0]
+    if isinstance(value, ast.Tuple) and isinstance(target, ast.Tuple) and len(value.elts) == len(target.elts):
+        return next((v for t, v in zip(target.elts, value.elts, strict=True) if last_name(t) == name), None)
+    return value
 
 
 def returned_to(code: Code, line: Source) -> Source | None:
@@ -302,16 +307,16 @@ def logged_as(code: Code, key: str) -> Source | None:
     return next((line for line in code.puts_into("logs") if key in code.keys_at(line)), None)
 
 
-def multiplied_for(code: Code, line: Source) -> Multiplied:
-    """As `multiplied`, of the statement at a line or of what the function that it calls returns."""
+def multiplied_for(code: Code, line: Source, name: str) -> Multiplied:
+    """As `multiplied`, of what the statement at a line gives `name`, or of what the function that it calls returns."""
     statement, file = code.statement(line), code.file(line.file)
-    found = multiplied(statement) if statement is not None else NONE
-    call = getattr(statement, "value", None)
+    call = _given(statement, statement.value, name) if isinstance(statement, ast.Assign) else statement
+    found = multiplied(call) if call is not None else NONE
     function = file.function_named(last_name(call.func)) if file and isinstance(call, ast.Call) else None
     if found.surely or file is None or function is None or statement is None:
         return found
     surely = any(multiplied(made).surely for made in _returns(file, function))
-    return Multiplied(frozenset(names_passed(statement)), True) if surely else found
+    return Multiplied(frozenset(names_passed(call)), True) if surely and call is not None else found
 
 
 def made_empty(code: Code, source: Source) -> Source | None:

@@ -62,6 +62,8 @@ def _by_line(recording: Recording, detail: Detail) -> Iterator[Finding]:
     layers: dict[Source, set[str]] = {}
     for a in detail.at_peak:
         source = detail.sites[a.site].source
+        if detail.sites[a.site].kind == "MakeIterator":
+            continue  # fit's copy of what the script holds: that is told where it is made
         if a.start and source is not None and a.category not in ("parameters", "optimizer state"):
             sizes[source] += a.chunk_bytes
             layers.setdefault(source, set()).add(detail.sites[a.site].layer)
@@ -123,7 +125,10 @@ def _by_broadcasting(recording: Recording, detail: Detail, source: Source) -> Fi
 
 
 def _layers_call(recording: Recording, detail: Detail, source: Source) -> Source | None:
-    """Where the script itself calls the one layer that a line makes."""
+    """Where the script itself calls the one layer that a line makes; a line of the layer's own code stays."""
+    file = read_code(recording).file(source.file)
+    if file is not None and file.class_of(source.line):
+        return None
     layers = {site.layer for site in detail.sites if site.source == source and site.mode == "eager"}
     calls = {step.source for step in recording.steps if step.kind == "call" and step.name in layers and step.source}
     return calls.pop() if len(layers) == len(calls) == 1 else None

@@ -60,8 +60,14 @@ def summaries(recording: Recording) -> Iterator[Finding]:
 _WRITES = tuple(f"summary.{kind}" for kind in ("write", "image", "histogram", "scalar", "audio", "text", "graph"))
 
 
+USUAL_QUEUE = 10
+"""Summaries that a writer lets wait by itself: a shorter queue holds no more."""
+
+
 def _is_suspect(code: Code, line: Source, call: ast.Call) -> bool:
-    return code.in_loop(line) or any(keyword.arg in ("max_queue", "flush_millis") for keyword in call.keywords)
+    file = code.file(line.file)
+    queues = [keyword.value for keyword in call.keywords if keyword.arg == "max_queue"]
+    return code.in_loop(line) or any(not 0 < (file.number(q) if file else 0) <= USUAL_QUEUE for q in queues)
 
 
 def _outside_device(recording: Recording) -> int:

@@ -211,7 +211,7 @@ def _begun(root: Root, name: str, path: list[Any]) -> tuple[Root, str, list[Any]
         if is_users_class(type(path[at])):
             module = sys.modules.get(type(path[at]).__module__)
             file = str(Path(getattr(module, "__file__", None) or "").absolute())
-            return root._replace(scope=f"object in {root.scope}", file=file), type(path[at]).__name__, path[: at + 1]
+            return root._replace(scope=f"object {root.scope}", file=file), type(path[at]).__name__, path[: at + 1]
     return root, name, path
 
 

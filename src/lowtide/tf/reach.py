@@ -53,7 +53,7 @@ def roots() -> list[Root]:
             if frame in users and code.co_name != "<module>":
                 found.append(Root(0, f"local of {code.co_name}", locals_of(frame), code.co_filename))
             elif frame not in users and "lowtide" not in code.co_filename:
-                theirs.append(Root(1, f"local of {code.co_name}", locals_of(frame), ""))
+                theirs.append(Root(1, f"in a library's {code.co_name}", locals_of(frame), ""))
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
         if file and not name.startswith("lowtide") and is_users_file(str(Path(file).absolute())):

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from lowtide.program import Source
@@ -35,7 +36,7 @@ class Tapes:
         self._lines: dict[tuple[Source | None, bool, bool], _Line] = {}
         self._began: dict[int, tuple[float, int]] = {}
         self._asked: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
-        """What gradients each tape was asked for: a persistent one may be asked for some more than once."""
+        """What variables each tape was asked for: a persistent one may be asked more than once."""
         self.births = Births()
 
     def patches(self) -> tuple[Patch, ...]:
@@ -102,7 +103,8 @@ class Tapes:
                 line.watched = max(line.watched, len(tape.watched_variables()))
                 sources = arguments[1] if len(arguments) > 1 else options.get("sources")
                 asked = self._asked.setdefault(tape, set())
-                asked.update(map(id, tf.nest.flatten(sources)))
+                variables = (one for one in tf.nest.flatten(sources) if isinstance(one, tf.Variable | keras.Variable))
+                asked.update(map(id, variables))
                 line.used = max(line.used, len(asked))
             return original(tape, *arguments, **options)
 
