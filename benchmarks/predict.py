@@ -4,10 +4,10 @@
 
 `fixed`: each model predicted, and run in Lowtide's fixed order. `plain`: each run five times as TensorFlow runs it, in
 processes of their own, one at a time, since the habits of a plain run differ from process to process more than its
-steps do; a run's peak is the largest of thirty steps after two. It needs a quiet machine. `growth`: the simulator's own
+steps do; a run's peak is the largest of five steps after two. It needs a quiet machine. `growth`: the simulator's own
 time on Programs of growing size. Prints a table and writes benchmarks/results/predict.json, beside the parts and models
-that are there and are of the same versions. About 75 minutes, an hour of it for `plain`, which does not depend on
-Lowtide; `--quick` takes ten.
+that are there and are of the same versions. About 45 minutes, three quarters of it for `plain`, which does not depend
+on Lowtide; `--quick` takes five.
 """
 
 from __future__ import annotations
