@@ -542,7 +542,7 @@ def test_training_eagerly_names_the_line_that_updates(tmp_path: Path) -> None:
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "model.keras"
     path.write_bytes(b"not a zip")
-    assert "not a Keras model" in one_line(lowtide("predict", str(path)), 2)
+    assert "not a saved Keras model" in one_line(lowtide("predict", str(path)), 2)
 
 
 def test_a_model_that_is_frozen_whole_is_not_what_trains(tmp_path: Path) -> None:

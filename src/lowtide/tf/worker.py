@@ -16,6 +16,7 @@ import runpy
 import signal
 import sys
 import traceback
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -187,6 +188,8 @@ def _capture_saved(path: str, folder: Path, asked: tuple[int, ...]) -> None:
 
     from lowtide.tf.trace import example_batch
 
+    if not zipfile.is_zipfile(path):
+        raise BadFile(f"{path}: not a saved Keras model (a .keras file is a zip file, and this is none)")
     try:
         model = keras.saving.load_model(path)
     except (ValueError, OSError) as error:
