@@ -168,6 +168,9 @@ def test_a_line_of_a_layers_own_code_is_told_and_not_the_line_that_calls_the_lay
     run = recording(code, kind="call", line=6, details=(detail(rows),))
     run = replace(run, steps=tuple(step._replace(name="a") for step in run.steps))
     assert ("peak-by-line", at(3)) in told(run)
+    makes = code.replace("def call(self, x)", "def __init__(self, x)")
+    made = replace(run, sources={at(1).file: makes})
+    assert ("peak-by-line", at(6)) in told(made), "line 3 makes the layer that line 6 calls"
 
 
 def test_fits_copy_of_what_the_script_holds_is_told_where_that_is_made() -> None:

@@ -124,10 +124,15 @@ def _by_broadcasting(recording: Recording, detail: Detail, source: Source) -> Fi
     )  # fmt: skip
 
 
+_MAKES = ("__init__", "build")
+"""Methods of a layer or model that make layers and run none."""
+
+
 def _layers_call(recording: Recording, detail: Detail, source: Source) -> Source | None:
     """Where the script itself calls the one layer that a line makes; a line of the layer's own code stays."""
     file = read_code(recording).file(source.file)
-    if file is not None and file.class_of(source.line):
+    function = file.enclosing(source.line) if file is not None else None
+    if file is not None and file.class_of(source.line) and function is not None and function.name not in _MAKES:
         return None
     layers = {site.layer for site in detail.sites if site.source == source and site.mode == "eager"}
     calls = {step.source for step in recording.steps if step.kind == "call" and step.name in layers and step.source}
