@@ -192,6 +192,16 @@ def test_the_variables_of_a_model_are_not_more_of_them() -> None:
     assert "variables-kept" in [id_ for id_, _ in told(rising)]
 
 
+def test_slots_that_came_once_are_no_variables_made_again() -> None:
+    code = "def tag(x):\n    return head(x)\nopt.build(weights)\nfor step in range(20):\n    tag(x)\n"
+    row = held("variable", "opt.slots (list of 9, global of train.py)", 9, 3, 2)
+    looks = [row._replace(time=time, objects=count) for time, count in ((1.0, 2), (9.0, 9), (20.0, 9))]
+    run = recording(code, host=5, line=5, made=(Made("variable", "ResourceVariable", at(2), 9),))
+    assert "variables-made-again" not in [id_ for id_, _ in told(replace(run, census=tuple(looks)))]
+    more = (*looks[:2], row._replace(objects=16))
+    assert "variables-made-again" in [id_ for id_, _ in told(replace(run, census=more))]
+
+
 def test_a_queue_that_was_full_for_a_while_is_no_growth_of_fit() -> None:
     run = recording("model.fit(loader)\n", kind="fit", device=9)
     assert "device-growth" in [id_ for id_, _ in told(run)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from lowtide.diagnose.code import read_code
 from lowtide.diagnose.evidence import (
@@ -196,6 +197,9 @@ def _pile_up(recording: Recording, made: Made) -> bool:
         return False
     if len(looks) < 2:
         return made.number >= step_count(recording)
+    counts = [sum(r.objects for r in recording.census if r.time == t and r.kind == "variable") for t in sorted(looks)]
+    if len(looks) >= ENOUGH_LOOKS and not any(later > before for before, later in pairwise(counts[1:])):
+        return False  # what there was more of at the second look was a model's, or an optimizer's
     return any(g.row.kind == "variable" and g.objects >= MANY for g in grown(recording))
 
 
